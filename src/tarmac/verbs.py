@@ -124,7 +124,7 @@ def run(
     job, base, file = _read(job, base)
     if job.pipeline is not None and reporter is not None:
         raise RequestError(
-            f"{job.name} is a pipeline, which tells a reporter nothing",
+            f"{job.name} is a pipeline, which does not support a reporter",
             hint="tarmac.hkube.run_pipeline(job, observer=...)",
         )
     made = _make_run(job, base, file, request, chosen(request.on, request.profile))

@@ -136,10 +136,10 @@ WRONG = [
     ("{", ":1:2: no JSON: expecting property name"),
     ("", ":1:1: no JSON: expecting value"),
     ('{"a": 1,\n "b": }', ":2:7: no JSON: expecting value"),
-    ("[]", ": no report of tarmac check"),
-    ('{"schema_version": 3}', ": no report of tarmac check"),
+    ("[]", ": not a report of tarmac check"),
+    ('{"schema_version": 3}', ": not a report of tarmac check"),
     ('{"schema_version": 1, "inventory": {}}', ": of schema_version 1, this Tarmac's is "),
-    (f'{{"schema_version": {SCHEMA_VERSION}, "inventory": {{}}}}', ": no whole report: "),
+    (f'{{"schema_version": {SCHEMA_VERSION}, "inventory": {{}}}}', ": incomplete report: "),
 ]
 
 
@@ -183,7 +183,7 @@ def test_a_place_that_cannot_be_written_is_said():
 def test_rates_of_a_baseline_need_more_than_a_quick_check(good):
     done = run("--quick", "--against", good)
     assert done.returncode == 2
-    assert "good.json: torch on cuda:0, bf16: 780 TFLOP/s is requested, and a quick" in done.stderr
+    assert "good.json: torch on cuda:0, bf16: 780 TFLOP/s is requested, but a quick" in done.stderr
 
 
 def test_machines_that_are_alike_have_no_odd_one():

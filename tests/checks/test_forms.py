@@ -333,7 +333,7 @@ def test_the_short_forms_are_those_that_are_named(on_machine):
     [
         (["--only", "eccc"], "unknown code 'eccc', did you mean 'ecc'?"),
         (["--skip", "xidd"], "unknown code 'xidd', did you mean 'sxid'?"),
-        (["--skip", "ecc", "--only", "ecc"], "ecc cannot be looked for alone and be skipped"),
+        (["--skip", "ecc", "--only", "ecc"], "ecc cannot be both in --only and in --skip"),
         (["--fail-on", "warnings"], "unknown --fail-on 'warnings', did you mean 'warning'?"),
         (["--format", "xml"], "unknown --format 'xml'"),
         (["--json", "--brief"], "--json and --brief exclude each other"),

@@ -78,12 +78,12 @@ def test_a_hang_ends_at_its_limit(probe):
     ("program", "detail"),
     [
         ("print('rubbish')", "it wrote no result and ended with exit code 0"),
-        ("open(sys.argv[1], 'w').write('{rub')", "its result is no JSON and ended"),
-        ("open(sys.argv[1], 'w').write('[1]')", "its result is no JSON object and ended"),
+        ("open(sys.argv[1], 'w').write('{rub')", "its result is not JSON and ended"),
+        ("open(sys.argv[1], 'w').write('[1]')", "its result is not a JSON object and ended"),
         ("sys.exit(7)", "it wrote no result and ended with exit code 7"),
         (
             'json.dump({"devices": 3}, open(sys.argv[1], "w"))',
-            "its result is not of a probe's form and ended",
+            "its result does not have the form of a probe's result and ended",
         ),
         (
             'json.dump({"stage": "devices"}, open(sys.argv[1], "w"))\nos._exit(3)',

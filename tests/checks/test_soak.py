@@ -365,7 +365,7 @@ def test_a_short_soak_passes_and_says_what_it_has_compared():
     [
         ({"soak_s": 0}, "soak is 0, expected above 0 seconds"),
         ({"soak_s": 1, "ranks": 2}, "a soak and ranks exclude each other"),
-        ({"soak_s": 1, "provision": ["jax"]}, "a soak takes all devices, for one PyTorch"),
+        ({"soak_s": 1, "provision": ["jax"]}, "a soak uses all devices, with one PyTorch"),
     ],
 )
 def test_a_soak_that_cannot_be_is_refused(arguments, message):

@@ -421,7 +421,7 @@ def test_a_pipe_in_place_of_a_record_keeps_nobody_waiting(look, kind, file):
     os.mkfifo(path)
     printed = look.lists() + look.verbs(kind) + look.pages(kind)
     if file == RECORDS.get(kind):
-        assert f"cannot read {path}: it is no regular file" in printed
+        assert f"cannot read {path}: it is not a regular file" in printed
 
 
 STREAMS = [

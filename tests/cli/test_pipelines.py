@@ -187,7 +187,7 @@ def test_a_second_run_with_the_same_task_id_goes_on_with_the_task(tarmac, tmp_pa
         said.append("".join(log.read_text() for log in (tmp_path / "runs").rglob("std*")))
     assert results[0] == results[1]
     assert results[0]["output"] == f"{tmp_path}/training_1/a1/model.safetensors"
-    assert ["a1 is done already" in text for text in said] == [False, True]
+    assert ["a1 is already completed" in text for text in said] == [False, True]
 
 
 def test_a_pipelines_result_is_written_and_said_as_json(tarmac, tmp_path):
@@ -316,7 +316,7 @@ def test_a_dry_run_says_which_tasks_are_known_and_which_depend_on_results(tarmac
         (["job.yaml", "--result", "x.json"], "only one HKube algorithm or pipeline has a result"),
         (["--resume", "latest", "--input", "x.json"], "--input cannot be changed"),
         (["--resume", "latest", "--algorithms", "x"], "--algorithms cannot be changed"),
-        (["pipeline.json", "--algorithms", "none"], "--algorithms none is no folder"),
+        (["pipeline.json", "--algorithms", "none"], "--algorithms none is not a folder"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )

@@ -267,15 +267,15 @@ def test_a_database_that_cannot_be_reached_leaves_nothing_behind(tarmac, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method", "tpe"], "was begun with method evolve, not tpe"),
+        (["--method", "tpe"], "was started with method evolve, not tpe"),
         (["--set", "hidden=8,32"], "was begun over another space (hidden)"),
         (["--set", "dropout=0.1"], "was begun over another space (dropout)"),
-        (["--population", "8"], "was begun with population 4, not 8"),
-        (["--seed", "1"], "was begun with seed 0, not 1"),
-        (["--epochs", "9"], "was begun with epochs 2, not 9"),
+        (["--population", "8"], "was started with population 4, not 8"),
+        (["--seed", "1"], "was started with seed 0, not 1"),
+        (["--epochs", "9"], "was started with epochs 2, not 9"),
         (
             ["mnist-mlp", "--set", "hidden=8,64"],
-            "was begun with workload digits-mlp, not mnist-mlp",
+            "was started with workload digits-mlp, not mnist-mlp",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -60,5 +60,5 @@ def test_an_archive_whose_members_lie_before_its_beginning_is_damaged(tmp_path):
 def test_a_member_that_is_no_array_is_refused_by_its_name(tmp_path):
     path = tmp_path / "a.npz"
     path.write_bytes(npz(b"text", "inputs"))
-    with pytest.raises(TarmacError, match=r"inputs is no array, expected inputs\.npy"):
+    with pytest.raises(TarmacError, match=r"inputs is not an array, expected inputs\.npy"):
         arrays(path)

@@ -283,10 +283,10 @@ def test_a_broken_image_is_named_and_nothing_is_stored(tmp_path, root):
     whole = image(tmp_path / "f" / "x" / "a.png", size=(64, 64))
     broken = tmp_path / "f" / "x" / "b.png"
     broken.write_bytes(whole.read_bytes()[:-40])
-    with pytest.raises(TarmacError, match=r"b\.png is no image that can be read"):
+    with pytest.raises(TarmacError, match=r"b\.png is not a readable image"):
         data.take_over("f", tmp_path / "f", Taking(), root)
     broken.write_bytes(b"text")
-    with pytest.raises(TarmacError, match=r"b\.png is no image of a form that Pillow reads"):
+    with pytest.raises(TarmacError, match=r"b\.png is not an image that Pillow can read"):
         data.take_over("f", tmp_path / "f", Taking(), root)
     image(broken, size=(64, 64), mode="I;16", colour=900)
     with pytest.raises(TarmacError, match="more than 8 bits"):
@@ -395,7 +395,7 @@ def test_whole_numbers_that_no_float_holds_exactly_are_taken(tmp_path, root):
 def test_a_table_in_another_encoding_is_refused_with_its_line(tmp_path, root):
     path = tmp_path / "t.csv"
     path.write_bytes("x,y\n1,a\n2,é\n".encode("latin-1"))
-    with pytest.raises(TarmacError, match=r"t.csv:3: byte 0xe9 is no UTF-8"):
+    with pytest.raises(TarmacError, match=r"t.csv:3: byte 0xe9 is not UTF-8"):
         data.take_over("t", path, Taking(), root)
     assert not list(root.iterdir())
 

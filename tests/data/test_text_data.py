@@ -70,5 +70,5 @@ def test_a_text_that_is_another_is_refused(tmp_path, play, content):
 
 
 def test_images_are_no_text(tmp_path):
-    with pytest.raises(RequestError, match="'mnist' is no text"):
+    with pytest.raises(RequestError, match="'mnist' is not a text"):
         data.load_text("mnist", tmp_path)

@@ -25,10 +25,10 @@ def test_json_and_yaml_are_read(tmp_path, name, text, value):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.json", b'[1,\n 2,]', r"x.json:2:4: is no JSON: "),
-        ("x.json", b"", r"x.json:1:1: is no JSON: "),
+        ("x.json", b'[1,\n 2,]', r"x.json:2:4: is not JSON: "),
+        ("x.json", b"", r"x.json:1:1: is not JSON: "),
         ("x.json", b"\xff", "is not UTF-8"),
-        ("x.json", b'["\\ud800"]', "half of a character is there"),
+        ("x.json", b'["\\ud800"]', "an unpaired surrogate"),
         ("x.json", b"[" * 100_000, "nested too deeply"),
         ("x.json", b"9" * 5000, "has 5,000 digits"),
         ("x.yaml", b"a: [", "x.yaml:1:5: "),

@@ -22,7 +22,7 @@ from tarmac.processes import identify
 
 @pytest.fixture
 def project(tmp_path):
-    """Return a directory with a local package, and requirements files that name each other."""
+    """Return a directory with a local package, and requirements files that include each other."""
     package = tmp_path / "sub/package"
     package.mkdir(parents=True)
     (package / "pyproject.toml").write_text(
@@ -76,7 +76,7 @@ def test_files_that_are_missing_or_name_each_other_are_said(tmp_path):
     with pytest.raises(RequestError, match=r"b\.txt: No such file"):
         read_requirements(["-r a.txt"], tmp_path)
     (tmp_path / "b.txt").write_text("-r a.txt\n")
-    with pytest.raises(RequestError, match=r"b\.txt and .*a\.txt name each other"):
+    with pytest.raises(RequestError, match=r"b\.txt and .*a\.txt include each other"):
         read_requirements(["-r a.txt"], tmp_path)
 
 

@@ -68,7 +68,7 @@ def test_without_the_commands_of_slurm_a_comment_says_what_is_assumed(tarmac, tm
     (tmp_path / "gpu.yaml").write_text("{name: x, command: 'true', resources: {gpus: 0.5}}")
     refused = tarmac("convert", "gpu.yaml", "--to", "slurm", PATH="/nowhere")
     assert refused.returncode == 2
-    assert "what a part is called differs between sites" in refused.stderr
+    assert "the name of a part differs between sites" in refused.stderr
 
 
 def test_without_a_kubeconfig_a_comment_says_what_is_assumed(tarmac, tmp_path):

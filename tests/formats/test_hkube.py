@@ -100,7 +100,7 @@ def test_a_list_of_definitions_makes_a_job_each():
         ('"algorithmEnv": {"A": {"valueFrom": {}}}', "algorithmEnv.A: expected one of fieldRef"),
         ('"algorithmEnv": {"A": {"secretKeyref": {}}}', "did you mean 'secretKeyRef'?"),
         ('"algorithmEnv": {"A": {}}', "expected one of fieldRef"),
-        ('"algorithmEnv": {"A": [1]}', "a list is no value of a variable"),
+        ('"algorithmEnv": {"A": [1]}', "a list cannot be the value of a variable"),
         (
             '"kaiObject": {"queue": "q", "memory": "1Gi", "fraction": 0.5}',
             'kaiObject: only one of "memory" or "fraction" can be defined',
@@ -152,14 +152,16 @@ def test_a_job_of_one_task_is_an_algorithm_and_one_of_several_is_not():
     assert (definition["gpu"], definition["algorithmEnv"]) == (1, {"A": "1"})
     job = parse_job("{name: x1, environment: {image: i}, command: [a], secrets: {B: {env: C}}}")
     assert left_out_for_hkube(job) == ["command", "B"]
-    with pytest.raises(RequestError, match="x1 has several tasks, and an algorithm is one"):
+    with pytest.raises(
+        RequestError, match="x1 has several tasks, but an algorithm is a single task"
+    ):
         write_hkube(parse_job(f"{{name: x1, tasks: [{task}, {task.replace('a,', 'b,')}]}}"))
 
 
 def test_unknown_keys_are_kept_and_reported():
     (job,), notes = read('{"name": "a1", "algorithmImage": "x", "algorithmEnvs": {"A": 1}}')
     assert notes[:-1] == [
-        "alg.json:1:39: algorithmEnvs is no field of HKube's, and is kept; did you mean "
+        "alg.json:1:39: algorithmEnvs is not a field of HKube's, and is kept; did you mean "
         "'algorithmEnv'?"
     ]
     assert write_hkube(job)["algorithmEnvs"] == {"A": 1}
@@ -345,7 +347,7 @@ def test_scalars_are_taken_for_their_texts():
 def test_no_processor_at_all_is_said_to_be_read_as_some():
     (job,), notes = read('{"name": "a1", "algorithmImage": "x", "cpu": 0}')
     assert job.resources.cpus == 0.1
-    assert notes[0].startswith("alg.json:1:39: cpu: 0 sets nothing aside in HKube")
+    assert notes[0].startswith("alg.json:1:39: cpu: 0 reserves nothing in HKube")
 
 
 def test_a_changed_job_is_written_with_its_changes_and_says_so():
@@ -463,10 +465,10 @@ def test_a_change_goes_where_hkubectls_form_has_it():
     [
         ("{name: My_Job, environment: {image: i}}", "name: 'My_Job': algorithm name must contain"),
         ("{name: " + "a" * 44 + ", environment: {image: i}}", "2 to 32 characters"),
-        ("{name: ok, command: x}", "ok has no image, and HKube's algorithms are images"),
+        ("{name: ok, command: x}", "ok has no image, but HKube's algorithms are images"),
         (
             "{name: ok, environment: {image: i}, env: {A: '{{ a }}'}, sweep: {grid: {a: [1, 2]}}}",
-            "ok has several tasks, and an algorithm is one",
+            "ok has several tasks, but an algorithm is a single task",
         ),
         ("{name: ok, environment: {image: i j}}", "an image's name has no blanks"),
     ],
@@ -509,7 +511,7 @@ def test_a_task_gets_what_its_job_sets():
 
 def test_unsaid_memory_is_said():
     (note,) = notes_for_hkube(parse_job("{name: ok, environment: {image: i}}"))
-    assert note == "ok: no memory is said, for which HKube takes 256Mi"
+    assert note == "ok: no memory is set, so HKube uses 256Mi"
 
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "hkube"

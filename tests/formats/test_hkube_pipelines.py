@@ -282,9 +282,12 @@ def test_a_definition_that_a_node_needs_and_hkube_would_refuse_is_refused(tmp_pa
     ("fields", "reason"),
     [
         ({"kind": "stream"}, "kind: a streaming pipeline runs in a cluster only"),
-        ({"triggers": {"pipelines": ["q"]}}, "triggers.pipelines: other pipelines' results start"),
+        (
+            {"triggers": {"pipelines": ["q"]}},
+            "triggers.pipelines: in a cluster, results of other pipelines start",
+        ),
         ({"triggers": {"cron": {"pattern": "0 * * * *", "enabled": True}}}, "by the clock"),
-        ({"webhooks": {"result": "http://x/y"}}, "webhooks.result: a cluster's own service calls"),
+        ({"webhooks": {"result": "http://x/y"}}, "webhooks.result: in a cluster, a service calls"),
         ({"nodes": [node("a", kind="debug")]}, "nodes[0].kind: debug: waits for a developer's"),
         ({"options": {"debugOverride": ["a"]}}, "options.debugOverride[0]: debug: waits"),
         (
@@ -462,7 +465,7 @@ def test_a_wrong_definition_with_an_input_is_refused_with_its_own_line():
         ),
         ('{"name": "ab", "algorithmImage": "x"}', {"taskID": "a"}, "did you mean 'taskId'"),
         ('{"name": "ab", "algorithmImage": "x"}', 5, "an algorithm's input is a list"),
-        ('{"name": "ab", "algorithmImage": "x"}', {"input": {}}, "input is no list"),
+        ('{"name": "ab", "algorithmImage": "x"}', {"input": {}}, "input is not a list"),
         ('{"name": "ab", "algorithmImage": "x"}', {"taskId": 5}, "taskId is 5, expected a text"),
         ('{"name": "ab", "algorithmImage": "x"}', {"taskId": "../a"}, "be a directory's name"),
         ('{"name": "ab", "algorithmImage": "x"}', {"taskId": "a" * 300}, "taskId has 300 letters"),
@@ -518,7 +521,7 @@ def test_keys_that_nobody_knows_are_said_with_the_nearest(tmp_path):
     value = pipeline(node("a", batchOperations="x"), options={"batchTolerence": 5}, tags=["t"])
     notes = read(write(tmp_path / "p.json", value)).notes
     assert any("without effect off HKube, and kept: tags" in note for note in notes)
-    assert any("options.batchTolerence is no field of HKube's, and is kept; did you mean "
+    assert any("options.batchTolerence is not a field of HKube's, and is kept; did you mean "
                "'batchTolerance'?" in note for note in notes)  # fmt: skip
     assert any("nodes[0].batchOperations is no field" in note for note in notes)
 
@@ -645,7 +648,7 @@ def test_the_command_line_converts_there_and_back(tmp_path):
     assert json.loads(back.stdout) == value
     run = tarmac("run", "p.json")
     assert run.returncode == 2
-    assert "webhooks.result: a cluster's own service calls it" in run.stderr
+    assert "webhooks.result: in a cluster, a service calls it" in run.stderr
 
 
 def test_of_very_many_unknown_keys_the_others_are_counted(tmp_path):
@@ -653,7 +656,7 @@ def test_of_very_many_unknown_keys_the_others_are_counted(tmp_path):
     unknown = {f"zz{number}": 1 for number in range(23)}
     notes = read(write(tmp_path / "p.json", pipeline(node("a", **unknown)))).notes
     assert sum("is no field of HKube's" in note for note in notes) == 20
-    assert any("and 3 more keys are no fields of HKube's, and are kept" in note for note in notes)
+    assert any("and 3 more keys are not fields of HKube's, and are kept" in note for note in notes)
 
 
 def test_a_file_that_cannot_be_run_says_its_first_reason_and_hints_at_the_others(tmp_path):

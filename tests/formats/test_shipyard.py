@@ -646,7 +646,7 @@ def test_several_jobs_files_are_each_read_with_the_rest(tmp_path):
     config = files(tmp_path, **{"jobs-a": whole(""), "jobs-b": whole(""), "pool": POOL})
     found = read_paths([config / "jobs-b.yaml", config / "jobs-a.yaml"])
     assert [reading.jobs[0].tasks[0].resources.gpus for reading, _ in found] == [2, 2]
-    with pytest.raises(RequestError, match="2 jobs files, and their order is not said"):
+    with pytest.raises(RequestError, match="2 jobs files, and their order is unknown"):
         read_paths([config])
 
 

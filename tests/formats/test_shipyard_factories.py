@@ -260,9 +260,9 @@ def test_two_tasks_may_name_the_same_volume_beside_their_jobs():
     ("command", "message"),
     [
         ("echo ${HOME} {}", "{HOME} names no value, the factory gives numbered values only"),
-        ("echo '{\"a\": {}}'", "names no value; a brace that is meant as such is written twice"),
-        ("echo {", "a brace that is meant as such is written twice"),
-        ("echo }", "a brace that is meant as such is written twice"),
+        ("echo '{\"a\": {}}'", "names no value; write a literal brace twice"),
+        ("echo {", "write a literal brace twice"),
+        ("echo }", "write a literal brace twice"),
         ("echo {1}", "it asks for value 1, and the factory gives 1 value, from 0"),
         ("echo {} {0}", "{} and {0} cannot be mixed"),
         ("echo {0.__class__}", "{0.__class__} names no value"),

@@ -123,7 +123,7 @@ def test_a_pool_of_low_priority_is_a_spot_machine_and_of_many_one_is_opened():
     task, _, notes = write(of_pool("STANDARD_NC6", "{dedicated: 0, low_priority: 3}"))
     assert task["resources"]["use_spot"] is True
     assert "autostop" not in task["resources"]
-    assert any("3 machines, and one is opened" in note for note in notes)
+    assert any("3 machines, but only one is opened" in note for note in notes)
 
 
 @pytest.mark.parametrize(

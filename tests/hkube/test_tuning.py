@@ -297,7 +297,7 @@ def test_a_result_that_is_no_number_fails_that_trial_only(tmp_path, result):
 def test_where_no_trial_gives_a_number_the_last_result_is_named(tmp_path):
     with pytest.raises(TarmacError, match="none of 2 trials of train gave a number") as caught:
         tuned(spec(UNIFORM, trials=2), tmp_path, lambda _: {"loss": 1})
-    assert "{'loss': 1} is no number" in str(caught.value)
+    assert "{'loss': 1} is not a number" in str(caught.value)
 
 
 def test_an_objective_pipeline_without_a_result_ends_the_tuning(tmp_path):

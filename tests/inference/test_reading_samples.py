@@ -95,9 +95,9 @@ def test_json_is_read_as_a_list_and_line_by_line(tmp_path):
     [
         ("x.jsonl", "[1, 2, 3]\n[1, 2]\n", ROW, "x.jsonl:2: shape [2], expected [3]"),
         ("x.jsonl", "[1, 2, 3]\n[1, 2,\n", ROW, "x.jsonl:2:"),
-        ("x.jsonl", '["a", 2, 3]\n', ROW, "x.jsonl:1: 'a' is no number, expected float32 [3]"),
-        ("x.jsonl", '[0, 1, "x"]\n', ROW, "x.jsonl:1: 'x' is no number"),
-        ("x.jsonl", "[[0, 1], [null, 2]]\n", GREY, "x.jsonl:1: None is no number"),
+        ("x.jsonl", '["a", 2, 3]\n', ROW, "x.jsonl:1: 'a' is not a number, expected float32 [3]"),
+        ("x.jsonl", '[0, 1, "x"]\n', ROW, "x.jsonl:1: 'x' is not a number"),
+        ("x.jsonl", "[[0, 1], [null, 2]]\n", GREY, "x.jsonl:1: None is not a number"),
         ("x.jsonl", "[[1, 2], [3]]\n", GREY, "x.jsonl:1: lists of different lengths"),
         ("x.jsonl", "[1, 2, 3]\n", PAIR, "x.jsonl:1: a list, expected an object with words, age"),
         ("x.jsonl", '{"age": 1}\n', PAIR, "x.jsonl:1: missing: words"),

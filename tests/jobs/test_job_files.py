@@ -217,7 +217,7 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
         ("a: x\nb: \x00", "job.yaml:2:4: the character #x0000 cannot be in a text"),
         ("a: \x07", "job.yaml:1:4: the character #x0007 cannot be in a text"),
         ("%YAML 1.3\n---\na: b", "job.yaml: version minor part"),
-        ("a: 0x_", "job.yaml:1:4: '0x_' is no number, a text needs quotes"),
+        ("a: 0x_", "job.yaml:1:4: '0x_' is not a number, a text needs quotes"),
         (f"a: 0x{'f' * 4000}", "has 4,002 digits, a text needs quotes"),
         (f"a: 0b{'1' * 20000}", "has 20,002 digits, a text needs quotes"),
         (f"a: {'9' * 5000}", "has 5,000 digits, a text needs quotes"),
@@ -305,7 +305,7 @@ def test_braces_may_be_written_as_a_placeholder():
 
 def test_characters_beyond_16_bits_are_read_from_json():
     assert parse_document(json.dumps({"a": "\U0001f6eb"}), "x").value == {"a": "\U0001f6eb"}
-    with pytest.raises(RequestError, match="x:1:7: half of a character is there"):
+    with pytest.raises(RequestError, match="x:1:7: an unpaired surrogate"):
         parse_document('{"a": "\\ud800"}', "x")
 
 

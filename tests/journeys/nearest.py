@@ -120,7 +120,7 @@ ENDINGS = (
     (
         r"^tarmac search my_model.py:workload --resume STUDY",
         2,
-        "was begun with workload digits-mlp",
+        "was started with workload digits-mlp",
     ),
     (r"^tarmac run gpu-alg.json --secret", 2, "the variable AWS_KEY is not set"),
     (r"^tarmac env rm", 2, "no environment begins with"),

@@ -29,12 +29,12 @@ ASKED = {"requests": {"cpu": "2", "memory": "2Gi"}, "limits": {"memory": "2Gi", 
     ("hard", "words"),
     [
         ({"requests.cpu": "2"}, ""),
-        ({"requests.cpu": "1500m"}, "it asks for 2 of requests.cpu, and 1500m is all there is"),
-        ({"cpu": "1"}, "it asks for 2 of cpu, and 1 is all there is (quota team)"),
-        ({"limits.memory": "1Gi"}, "it asks for 2Gi of limits.memory, and 1Gi is all there is"),
+        ({"requests.cpu": "1500m"}, "it asks for 2 of requests.cpu, and 1500m is the limit"),
+        ({"cpu": "1"}, "it asks for 2 of cpu, and 1 is the limit (quota team)"),
+        ({"limits.memory": "1Gi"}, "it asks for 2Gi of limits.memory, and 1Gi is the limit"),
         ({"memory": "2Gi"}, ""),
         ({"limits.x/gpu": "1"}, "2 of limits.x/gpu"),
-        ({"pods": "0"}, "it asks for 1 of pods, and 0 is all there is"),
+        ({"pods": "0"}, "it asks for 1 of pods, and 0 is the limit"),
         ({"count/pods": "1"}, ""),
         ({"secrets": "0", "count/jobs.batch": "0"}, ""),
         ({"limits.cpu": "8"}, "quota team wants limits.cpu of every container"),
@@ -90,7 +90,7 @@ def test_an_event_of_a_quota_that_is_too_small_says_so():
         "used: requests.cpu=0, limited: requests.cpu=2"
     )
     assert explain_quota(said) == (
-        "quota team never lets it start: 2 is all there is of requests.cpu, and 4 is asked"
+        "quota team never lets it start: the limit of requests.cpu is 2, and 4 is requested"
     )
     assert "in use" in explain_quota(said.replace("requests.cpu=4", "requests.cpu=1"))
 

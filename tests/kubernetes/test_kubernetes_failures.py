@@ -151,7 +151,7 @@ def test_a_quota_that_allows_nothing_is_told_and_waited_for(run_job, cluster):
     (end,) = progress.ends.values()
     assert (end.outcome, end.reason) == ("succeeded", "")
     # Nobody asked before: this session's run was not prepared.
-    never = "quota team never lets it start: 0 is all there is of pods, and 1 is asked"
+    never = "quota team never lets it start: the limit of pods is 0, and 1 is requested"
     assert any(never in reason for reason in progress.reasons)
 
 

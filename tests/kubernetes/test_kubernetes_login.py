@@ -152,7 +152,7 @@ def test_a_plug_in_gives_a_token_until_it_expires(tmp_path: Path) -> None:
         ("print('{\"status\": {}}')", {}, "no ExecCredential"),
         ("", {"command": "no-such-plugin", "installHint": "Install cloud."}, "Install cloud."),
         ("", {"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1alpha1"),
-        ("", {"interactiveMode": "Always"}, "talk to a person"),
+        ("", {"interactiveMode": "Always"}, "needs an interactive login"),
     ],
 )
 def test_a_plug_in_that_fails_is_quoted(

@@ -220,5 +220,5 @@ TAINT = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
 def test_a_taint_keeps_pods_off_a_node_unless_a_toleration_bears_it(toleration, bears):
     node = {"metadata": {"name": "n"}, "spec": {"taints": [TAINT]}, "status": {}}
     apart = read_node(node, tolerations=[toleration]).apart
-    words = "has the taint dedicated=ml:NoSchedule, which tolerations do not bear"
+    words = "has the taint dedicated=ml:NoSchedule, which its tolerations do not match"
     assert apart == ("" if bears else words)

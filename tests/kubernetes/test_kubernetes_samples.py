@@ -146,5 +146,5 @@ def test_hkubes_pipelines_are_refused_before_anything_is_sent(cluster, tmp_path)
     volume = f'volume = {{claim = "runs", path = "{tmp_path}"}}'
     done = run(words, cluster, tmp_path, volume)
     assert done.returncode == 2
-    assert "has no command, and Tarmac begins first in its container" in done.stderr
+    assert "has no command, but Tarmac starts first in its container" in done.stderr
     assert not cluster.requests.count("POST", "jobs")

@@ -93,7 +93,7 @@ def test_a_toleration_bears_the_taints_that_kubernetes_says_it_does(toleration, 
     taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
     node = {"metadata": {"name": "n1"}, "spec": {"taints": [taint]}}
     apart = read_node(node, tolerations=[toleration]).apart
-    words = "has the taint team=a:NoSchedule, which tolerations do not bear"
+    words = "has the taint team=a:NoSchedule, which its tolerations do not match"
     assert apart == ("" if bears else words)
 
 
@@ -223,7 +223,7 @@ def test_nodes_where_no_pod_can_begin_are_said_to_be_so(start_cluster, check):
     assert first["is_fit"]
     assert (second["state"], second["words"]) == (
         "failed",
-        ["is cordoned: kubectl uncordon lets pods begin there again"],
+        ["is cordoned: kubectl uncordon lets pods start there again"],
     )
     assert done.exit_code == 3
 

@@ -121,10 +121,10 @@ def test_a_line_that_is_cut_off_with_the_connection_is_no_news(says):
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ("Welcome to n01!\n", "says what is no snapshot: Welcome to n01!"),
+        ("Welcome to n01!\n", "printed text that is not a snapshot: Welcome to n01!"),
         ('{"schema_version": 999}\n', "schema_version 999"),
-        ("[]\n", "this is no snapshot"),
-        ("[" * 100_000 + "\n", "says what is no snapshot: [[["),
+        ("[]\n", "this is not a snapshot"),
+        ("[" * 100_000 + "\n", "printed text that is not a snapshot: [[["),
     ],
 )
 def test_what_is_no_snapshot_is_said(says, said, problem):

@@ -85,7 +85,7 @@ def test_another_user_is_refused_who_has_the_token(address, path, second_user):
 
     answer = second_user(ask)
     assert answer.startswith("HTTP/1.1 403 ")
-    assert "this is another user's" in answer
+    assert "this page belongs to another user" in answer
 
 
 def test_each_start_has_a_token_of_its_own(address):

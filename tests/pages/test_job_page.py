@@ -175,7 +175,7 @@ def test_a_task_has_a_page_by_the_command_too(failed, tmp_path, capsys):
 
 def test_a_directory_that_is_no_task_is_refused(failed, tmp_path):
     assert not is_task(failed.path)
-    with pytest.raises(RequestError, match="is no task of a job's run"):
+    with pytest.raises(RequestError, match="is not a task of a job's run"):
         task_page(tmp_path)
     ghost = failed.path / "tasks" / "000009-x"
     with pytest.raises(RequestError, match="has not begun"):

@@ -81,7 +81,7 @@ def test_a_searchs_page_shows_its_way_its_costs_and_what_matters(study):
     html = html_of(study(15))
     titles = re.findall(r"<h2[^>]*>([^<]+)</h2>", html)
     assert titles == [
-        "What came of it",
+        "Result",
         "What failed",
         "Fitness by trial",
         "Cost against fitness",
@@ -90,7 +90,7 @@ def test_a_searchs_page_shows_its_way_its_costs_and_what_matters(study):
         "Slices",
         "Trials in groups",
         "Trials",
-        "What was asked",
+        "Request",
     ]
     assert section(html, "slices").count("<figure") == len(SPACE)
     assert ">rate</th>" in section(html, "importance")

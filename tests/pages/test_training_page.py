@@ -117,7 +117,7 @@ def test_times_of_older_runs_are_added_up_by_session(tmp_path):
     rows = [epoch(1, setup_s=5.0), epoch(2), epoch(3, setup_s=5.0)]
     (run.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     elements, text = shown(run)
-    assert "When epochs ended is added up from how long they took." in text
+    assert "End times of epochs are sums of their durations." in text
     cells = texts(elements, "td")
     # The first session's two epochs, and one of the session that began 100 s later.
     assert {"15 s", "25 s", "1 min 55 s"} <= set(cells)

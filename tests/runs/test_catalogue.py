@@ -255,7 +255,7 @@ def test_a_search_is_told_from_what_was_looked_for(tmp_path, made, kinds):
 
 
 def test_of_a_search_without_a_winner_it_is_said_what_to_type(tmp_path, made):
-    with pytest.raises(RequestError, match="has trained no winner yet") as caught:
+    with pytest.raises(RequestError, match="is a search without a trained winner") as caught:
         Catalogue((TRAINING,), tmp_path).find(made[1].name)
     assert f"tarmac search --resume {made[1]}" in str(caught.value)
 

@@ -89,7 +89,7 @@ class Drawing:
         body = Markup("<p>{}</p>").format(status)
         return Page(
             title=" and ".join(path.name for path in paths),
-            sections=[Section("asked", "What was asked", body)],
+            sections=[Section("asked", "Request", body)],
         )
 
 

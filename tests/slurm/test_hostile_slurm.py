@@ -124,7 +124,7 @@ def test_a_submission_that_hangs_is_given_up_with_all_that_it_started(
 @pytest.mark.parametrize(
     ("wrapper", "words"),
     [
-        ("exit 0", "said nothing"),
+        ("exit 0", "printed nothing"),
         ("echo '<html>503</html>'", "<html>503</html>"),
         ("head -c 100000 /dev/urandom", ""),
         ('"$REAL" "$@" | head -c 60', ""),

@@ -133,7 +133,7 @@ def test_the_nodes_of_ones_running_jobs_are_named_one_by_one(recorded, slurm):
     recorded.answer("scontrol show hostnames", "a notice of the site\n")
     assert isinstance(slurm.own_nodes(), NoAnswer)
     recorded.answer("squeue", "")
-    assert slurm.own_nodes() == NoAnswer("squeue", "said nothing")
+    assert slurm.own_nodes() == NoAnswer("squeue", "printed nothing")
 
 
 REMEMBERED = (

@@ -150,13 +150,13 @@ def test_a_job_that_was_refused_or_not_answered_is_said_in_slurms_words(look, re
     site = Site(recorded)
     site.answers = {
         "n1": "sbatch: error: Batch job submission failed: Invalid account\nmore",
-        "n2": NoAnswer("sbatch", "said nothing"),
+        "n2": NoAnswer("sbatch", "printed nothing"),
     }
     nodes = look(site)
     assert {node.state for node in nodes.values()} == {"failed"}
     assert "Invalid account" in nodes["n1"].words[0]
     assert "\n" not in nodes["n1"].words[0]
-    assert nodes["n2"].words == ("sbatch: said nothing",)
+    assert nodes["n2"].words == ("sbatch: printed nothing",)
     # It may be in the queue all the same.
     assert len(site.cancelled) == 2
 

@@ -89,8 +89,8 @@ def test_a_state_is_known_by_its_word(word, state):
         ),
         (
             "launch failed requeued held",
-            "could not be started and is held, look at its node's log; let it go: "
-            "scontrol release JOB (launch failed requeued held)",
+            "could not be started and is held, look at its node's log; release it: scontrol "
+            "release JOB (launch failed requeued held)",
         ),
         *(
             (

@@ -154,7 +154,7 @@ def test_a_job_that_was_accepted_without_an_answer_is_cancelled_too(check, clust
     sbatch.chmod(0o755)
     found = json.loads(check("--json", PATH=f"{programs}:{os.environ['PATH']}").stdout)
     assert [(node["state"], node["words"]) for node in found] == [
-        ("failed", ["sbatch: said nothing"])
+        ("failed", ["sbatch: printed nothing"])
     ] * 2
     assert not cluster.run("squeue", "-h").strip()
 
@@ -208,7 +208,7 @@ def seen(tmp_path):
             {"AMD": 7},
             [
                 "Slurm gives 8 GPUs there; AMD's driver has 7",
-                "its GPUs are AMD's: tasks that ask for GPUs begin on NVIDIA's alone",
+                "its GPUs are AMD's: tasks with GPUs start only on NVIDIA's",
             ],
         ),
         (
@@ -216,8 +216,8 @@ def seen(tmp_path):
             ["0x8086 xe 0x038000"],
             {"Intel": 1},
             [
-                "its GPUs are Intel's: tasks that ask for GPUs begin on NVIDIA's alone",
-                "has no xpu-smi, by which they are looked at",
+                "its GPUs are Intel's: tasks with GPUs start only on NVIDIA's",
+                "has no xpu-smi, which the check needs",
             ],
         ),
         # A display of the board, a card that no driver has, and what is no GPU.

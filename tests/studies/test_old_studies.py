@@ -116,7 +116,7 @@ def test_a_study_of_schema_3_goes_on_with_the_last_samples(runs):
     (result,) = chosen.evaluator.evaluate([candidate], lambda progress: False)
     assert result.metrics["val_loss"] == losses["last"] != losses["random"]
     check_changes(str(runs / "schema-3"), runs, {"validation_split": "last"})
-    with pytest.raises(RequestError, match="was begun with validation_split last, not random"):
+    with pytest.raises(RequestError, match="was started with validation_split last, not random"):
         check_changes(str(runs / "schema-3"), runs, {"validation_split": "random"})
 
 
@@ -126,6 +126,6 @@ def test_a_study_of_schema_4_goes_on_to_watch_the_loss(runs):
     assert Candidate(number=0, settings={}, seed=0, epochs=1).monitor == "loss:min"
     _, request = check_changes(str(runs / "schema-4"), runs, {"trials": 3}, what="digits-mlp")
     assert request.monitor is None
-    with pytest.raises(RequestError, match="was begun with monitor"):
+    with pytest.raises(RequestError, match="was started with monitor"):
         check_changes(str(runs / "schema-4"), runs, {"monitor": "val_accuracy"})
     assert study.record.best.number == 1

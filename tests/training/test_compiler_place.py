@@ -59,8 +59,8 @@ def test_one_that_another_user_has_made_is_refused(shared):
     ("how", "why"),
     [
         ("writable", "which everybody can write"),
-        ("link", "which is no directory"),
-        ("file", "which is no directory"),
+        ("link", "which is not a directory"),
+        ("file", "which is not a directory"),
         ("exchangeable", "and everybody can write "),
         ("spaced", "does not quote paths"),
     ],

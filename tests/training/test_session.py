@@ -249,7 +249,7 @@ def test_a_run_has_the_name_that_is_asked_for_once(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "a\0b"])
 def test_a_name_that_is_no_directory_of_its_own_is_refused(tmp_path, name):
-    with pytest.raises(RequestError, match=r"name is .*, expected that of a directory"):
+    with pytest.raises(RequestError, match=r"name is .*, expected a directory's name"):
         tarmac.train("digits-mlp", output=tmp_path / "runs", name=name, epochs=1)
     assert not (tmp_path / "x").exists()
 

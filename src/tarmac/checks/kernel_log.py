@@ -76,7 +76,7 @@ class Xid(BaseModel):
     survives: bool = False
 
 
-_UNKNOWN = Xid(meaning="unknown to us", code="xid-unknown", action="look the number up")
+_UNKNOWN = Xid(meaning="unknown to us", code="xid-unknown", action="look up the number")
 
 
 @functools.cache

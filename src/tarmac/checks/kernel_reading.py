@@ -86,7 +86,9 @@ def read_kernel_log(
             problems.append(problem)
             continue
         missed = _missed_hours(text, clock, hours)
-        shortage = None if missed is None else f"{command[0]} reaches back {missed:.1f} h only"
+        shortage = (
+            None if missed is None else (f"{command[0]} covers only the last {missed:.1f} h only")
+        )
         log = KernelLog(
             source=command[0],
             problem=shortage,

@@ -23,10 +23,14 @@ def read_result(path: Path) -> tuple[dict[str, Any], str]:
     except OSError:
         return {}, "it wrote no result"
     except ValueError:
-        return {}, "its result is no JSON"
+        return {}, "its result is not JSON"
     if not isinstance(written, dict):
-        return {}, "its result is no JSON object"
-    return (written, "") if is_result(written) else ({}, "its result is not of a probe's form")
+        return {}, "its result is not a JSON object"
+    return (
+        (written, "")
+        if is_result(written)
+        else ({}, "its result does not have the form of a probe's result")
+    )
 
 
 def is_result(written: dict[str, Any]) -> bool:

@@ -109,7 +109,7 @@ def race(
     if probe.outcome == "not installed":
         brings = install_hint("train") if target == THIS_PYTHON else "Install it there"
         raise RequestError(
-            f"PyTorch is not installed in {target.name}, and a race is a training by it",
+            f"PyTorch is not installed in {target.name}, which a race needs",
             hint=f"{brings}, or name one that has it: --python PATH",
         )
     if probe.outcome == "hung":

@@ -55,7 +55,7 @@ def python_target(path: str | Path) -> Target:
     program = shutil.which(str(path))
     if program is None:
         raise RequestError(
-            f"--python {path} is no program that can be run",
+            f"--python {path} is not a program that can be run",
             hint="Name an interpreter, e.g. /opt/venv/bin/python",
         )
     try:
@@ -69,7 +69,7 @@ def python_target(path: str | Path) -> Target:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RequestError(f"--python {path} does not start: {error}") from error
     if done.stdout.strip() != "True":
-        raise RequestError(f"--python {path} is no Python of at least 3.7")
+        raise RequestError(f"--python {path} is not Python 3.7 or newer")
     return Target(str(path), (program,))
 
 

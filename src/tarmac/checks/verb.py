@@ -202,7 +202,7 @@ def _refuse_soak(
         raise RequestError("a soak and ranks exclude each other")
     if provision or len(places) > 1:
         raise RequestError(
-            "a soak takes all devices, for one PyTorch",
+            "a soak uses all devices, with one PyTorch",
             hint="Name one --python, --image or --conda at most, and no --provision.",
         )
 

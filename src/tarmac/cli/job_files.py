@@ -51,7 +51,7 @@ def read_jobs(
     from tarmac.formats import InputError, is_own, read_paths, takes_flow_input, with_input
 
     if algorithms is not None and not algorithms.is_dir():
-        raise RequestError(f"--algorithms {algorithms} is no folder")
+        raise RequestError(f"--algorithms {algorithms} is not a folder")
     if input_file is not None and len(files) > 1:
         raise RequestError(f"--input {input_file} takes one job file, but there are {len(files)}")
     values = () if input_file is None else (read_plain(input_file),)

@@ -46,5 +46,5 @@ def read_member(archive: np.lib.npyio.NpzFile, name: str, path: Path) -> NDArray
     with numpy_errors(f"{path}: {name} cannot be read"):
         member = archive[name]
     if not isinstance(member, np.ndarray):
-        raise TarmacError(f"{path}: {name} is no array, expected {name}.npy in the archive")
+        raise TarmacError(f"{path}: {name} is not an array, expected {name}.npy in the archive")
     return member

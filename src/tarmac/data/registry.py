@@ -107,7 +107,7 @@ def load_text(name: str, root: Path | None = None, *, progress: Progress | None 
     """
     source, directory = place(name, root)
     if source.kind != "text":
-        raise RequestError(f"dataset {name!r} is no text")
+        raise RequestError(f"dataset {name!r} is not a text")
     if whole_layout(source, directory) is None:
         fetch(name, root, progress=progress)
     with _ways_to_mend(name):

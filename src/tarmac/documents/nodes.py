@@ -90,9 +90,9 @@ Node = Scalar | List | Mapping
 
 # Parts of parser messages for frequent mistakes, each with a hint.
 _HINTS = {
-    "mapping values are not allowed here": "A text with ': ' in it needs quotes: \"a: b\". Else a "
-    "key is indented otherwise than those above it.",
-    "expected '<document start>'": "This is no YAML of keys and their values, such as name: x.",
+    "mapping values are not allowed here": "A text with ': ' in it needs quotes: \"a: b\". Or a "
+    "key has another indent than those above it.",
+    "expected '<document start>'": "This is not YAML with keys and values, such as name: x.",
     "could not find expected ':'": "A key needs a colon and a space behind it: name: x",
     "cannot start any token": "YAML is indented by spaces, never by tabs. A text that begins with "
     "@, `, % or a tab needs quotes.",
@@ -101,7 +101,7 @@ _HINTS = {
     "expected ',' or ']'": "A list in brackets is not closed, or lacks a comma.",
     "expected ',' or '}'": "A mapping in braces is not closed, or lacks a comma. A text that "
     "begins with {{ needs quotes.",
-    "expected <block end>": "This line is indented otherwise than those above it.",
+    "expected <block end>": "This line has another indent than those above it.",
     "unknown escape character": "In double quotes \\ begins an escape: write \\\\, or use single "
     "quotes.",
     "found undefined alias": "A text that begins with * needs quotes; else &NAME must come before "

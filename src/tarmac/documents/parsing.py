@@ -131,7 +131,7 @@ class _Builder:
         for key_node, value_node in self._pairs(node):
             key = self._text(key_node)
             if key in values:
-                raise self._error(key_node, f"{_shown(key)} is there twice")
+                raise self._error(key_node, f"{_shown(key)} appears twice")
             values[key] = self.build(value_node, (*path, key))
             # Errors of a value are shown at the place of its key.
             self.places[*path, key] = key_node.place
@@ -187,7 +187,7 @@ class _Builder:
         if tag == _NULL:
             return None
         if tag not in (*_NUMBERS, _BOOL):
-            raise self._error(node, f"the tag {_shown(tag)} is not taken")
+            raise self._error(node, f"the tag {_shown(tag)} is not supported")
         if len(text) > _MAX_NUMBER:
             raise self._error(node, f"{_shown(text)} has {len(text):,} digits, a text needs quotes")
         if node.is_plain:
@@ -200,7 +200,7 @@ class _Builder:
                 return self._constructor.construct_yaml_int(scalar)
             return self._constructor.construct_yaml_float(scalar)
         except (ValueError, LookupError) as error:
-            raise self._error(node, f"{text!r} is no number, a text needs quotes") from error
+            raise self._error(node, f"{text!r} is not a number, a text needs quotes") from error
 
     def _text(self, node: Scalar) -> str:
         """Return a scalar's text, with the surrogate pairs of JSON joined."""
@@ -209,7 +209,7 @@ class _Builder:
         try:
             return node.text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError as error:
-            raise self._error(node, "half of a character is there, \\ud800 to \\udfff") from error
+            raise self._error(node, "an unpaired surrogate, \\ud800 to \\udfff") from error
 
     def _too_many(self, node: Node) -> RequestError:
         return self._error(node, f"more than {MAX_VALUES:,} values, by aliases of aliases")

@@ -43,7 +43,7 @@ def read_plain(path: pathlib.Path) -> Any:
                 if _has_bare_keys(text):
                     return parse_document(_relaxed(text), str(path)).value
             where = f"{path}:{error.lineno}:{error.colno}"
-            raise RequestError(f"{where}: is no JSON: {error.msg}") from error
+            raise RequestError(f"{where}: is not JSON: {error.msg}") from error
         # The file is YAML, or the YAML parser reports the problem.
         return parse_document(_relaxed(read_text(path)), str(path)).value
     if b"\\ud" in content or b"\\uD" in content:
@@ -78,7 +78,7 @@ def _has_bare_keys(text: str) -> bool:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _check_texts(path: pathlib.Path, value: Any) -> None:
@@ -86,4 +86,4 @@ def _check_texts(path: pathlib.Path, value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise RequestError(f"{path}: half of a character is there, \\ud800 to \\udfff") from error
+        raise RequestError(f"{path}: an unpaired surrogate, \\ud800 to \\udfff") from error

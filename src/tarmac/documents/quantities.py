@@ -41,7 +41,7 @@ def parse_cpus(value: Any) -> float:
     """Return a number of CPUs from a number, or from Kubernetes's thousandths such as ``500m``.
 
     Raises:
-        ValueError: The value is no number of CPUs above 0.
+        ValueError: The value is not a number of CPUs above 0.
     """
     number = -1.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -77,7 +77,7 @@ def find_engine(name: str | None, *, limit_s: float = _ANSWER_S) -> str:
     except subprocess.TimeoutExpired as error:
         raise RequestError(f"{program} does not answer within {limit_s:g} s", hint=hint) from error
     if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise RequestError(f"{program} does not answer: {reason}", hint=hint)
     return program
 

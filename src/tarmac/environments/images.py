@@ -162,7 +162,7 @@ def image_file(
     path = store / f"{digest}.{'sif' if engine.name == 'apptainer' else 'sqsh'}"
     if when == "never" and not path.exists():
         raise TarmacError(
-            f"container: {image} is not among the images that were pulled, and pull is never",
+            f"container: {image} has not been pulled, and pull is never",
             hint=f"pull: missing; they are kept in {store}",
         )
 
@@ -258,7 +258,7 @@ def _ask(
         [engine, *arguments], what, {**os.environ, **environment}, limit_s=limit_s, stdin=stdin
     )
     if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise TarmacError(f"container: {what}: {reason}")
 
 

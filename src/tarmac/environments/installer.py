@@ -70,7 +70,7 @@ def python_version(python: str) -> str:
         in_a_line = " ".join(" ".join(lines).split())[:400]
         reason = lines[-1] if "Traceback" in done.stderr else in_a_line
         raise RequestError(
-            f"environment: {python} is no Python that works: {reason}",
+            f"environment: {python} is not a working Python: {reason}",
             hint="Name another interpreter, or leave python out",
         )
     return done.stdout

@@ -89,7 +89,7 @@ class _Reader:
             return
         path = Path(os.path.normpath(base / name))
         if path in above:
-            raise RequestError(f"environment: {above[-1]} and {path} name each other")
+            raise RequestError(f"environment: {above[-1]} and {path} include each other")
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -203,8 +203,8 @@ def pixi_spec(spec: ProjectSpec, base: Path) -> CondaSpec | None:
     if not lock.is_file() or (not is_named and (directory / "uv.lock").is_file()):
         if spec.environment is not None:
             raise RequestError(
-                f"environment: {directory}: environments with a name are pixi.lock's, which is not "
-                "there or not what counts",
+                f"environment: {directory}: only pixi.lock has named environments, and it is "
+                "missing or not used",
                 hint="Name extras and groups of what uv.lock or pyproject.toml say.",
             )
         return None
@@ -307,7 +307,7 @@ def remove_venv(name: str, root: Path | None = None) -> Path:
         if users := living_users(paths[0]):
             raise RequestError(
                 f"environment {paths[0].name} is in use by {', '.join(users)}",
-                hint="See the jobs at work: tarmac ps",
+                hint="See the running jobs: tarmac ps",
             )
         shutil.rmtree(paths[0])
         forget_users(paths[0])

@@ -106,7 +106,7 @@ def open_regular(path: Path, *, within: Path | None = None) -> Iterator[IO[bytes
         if within is not None and not _is_within(descriptor, within):
             raise OSError(errno.EXDEV, f"it lies outside of {within.name}", str(path))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.ENOTSUP, "it is no regular file", str(path))
+            raise OSError(errno.ENOTSUP, "it is not a regular file", str(path))
         yield file
 
 

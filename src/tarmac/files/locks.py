@@ -205,7 +205,7 @@ def _open(path: Path) -> int:
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.ENOTSUP, "it is no regular file", str(path))
+                raise OSError(errno.ENOTSUP, "it is not a regular file", str(path))
             # Where all users may create files, another user's file could block everyone.
             if mode == 0o600 and status.st_uid not in (0, os.geteuid(), folder.st_uid):
                 raise OSError(errno.EPERM, "another user has made it", str(path))

@@ -119,7 +119,7 @@ def read_the_job(
         raise RequestError(f"cannot be run here: {first}", hint="\n".join(rest) or None)
     jobs = [job for reading, _ in readings for job in reading.jobs]
     if len(jobs) != 1:
-        raise RequestError(f"{path} holds {len(jobs)} jobs, and one is run")
+        raise RequestError(f"{path} holds {len(jobs)} jobs, but only one can be run")
     return jobs[0]
 
 

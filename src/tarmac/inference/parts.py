@@ -95,7 +95,7 @@ def as_part(value: Any, part: Part, where: str) -> NDArray[Any]:
     except ValueError as error:
         raise RequestError(f"{named}: lists of different lengths, expected {part}") from error
     if array.dtype.kind not in "iufb":
-        raise RequestError(f"{named}: {_no_number(value)} is no number, expected {part}")
+        raise RequestError(f"{named}: {_no_number(value)} is not a number, expected {part}")
     if array.shape[array.ndim - len(part.shape) :] != part.shape or array.ndim < len(part.shape):
         raise RequestError(f"{named}: shape {list(array.shape)}, expected {list(part.shape)}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -85,14 +85,14 @@ def _beyond_quotas(
                 amount = total[side].get(resource)
                 if amount is None and resource in _SHORT and (side, resource) not in defaults:
                     yield (
-                        f"{team} wants {side}.{resource} of every container: write it into "
+                        f"{team} requires {side}.{resource} of every container: write it into "
                         "options.kubernetes.pod, at spec.containers"
                     )
                 amount = (amount or 0.0) * num_pods
             else:
                 amount = float(num_pods) if name in ("pods", "count/pods") else 0.0
             if amount > quantity(most):
-                yield f"it asks for {_shown(amount)} of {name}, and {most} is all there is ({team})"
+                yield f"it asks for {_shown(amount)} of {name}, and {most} is the limit ({team})"
 
 
 def _amounts(container: Mapping[str, Any]) -> dict[str, dict[str, float]]:

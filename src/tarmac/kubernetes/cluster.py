@@ -102,7 +102,7 @@ class Cluster:
         text = str(answer.get("gitVersion"))
         match = re.match(r"v(\d+)\.(\d+)", text)
         if match is None:
-            return self._connection.silence(f"is no Kubernetes: its version is {text!r}")
+            return self._connection.silence(f"is not Kubernetes: its version is {text!r}")
         return Version(int(match[1]), int(match[2]), text)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object | Refused | NoAnswer:

@@ -171,7 +171,7 @@ class Connection:
                 # Another thread may have closed the connection: httpx then raises RuntimeError.
                 if not client.is_closed:
                     raise
-                raise RequestError("is not asked any more: its connections are closed") from None
+                raise RequestError("is no longer queried: its connections are closed") from None
             try:
                 if response.status_code == 401 and not is_last and self._log_in_anew(credentials):
                     continue
@@ -255,7 +255,7 @@ class Connection:
             )
             return f"fails with {status}: {message}"
         if 200 <= status < 300:
-            return "" if body else "answered with no JSON; is a proxy in between?"
+            return "" if body else "did not answer with JSON; is a proxy in between?"
         # The API server answers "404 page not found" for unknown kinds. A proxy's 404 does not say
         # whether an object exists.
         is_its_own = body.get("kind") == "Status" or response.text.strip() == "404 page not found"

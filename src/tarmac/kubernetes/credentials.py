@@ -74,7 +74,7 @@ def read_credentials(place: Place, environ: Mapping[str, str], now: float) -> Cr
     if fields.get("auth-provider"):
         raise RequestError(
             f"user {login.name!r} of {login.file} logs in by an auth-provider, which Kubernetes "
-            "has given up",
+            "no longer supports",
             hint="Let your cluster's command write the kubeconfig again; it then names an exec "
             "plug-in.",
         )
@@ -171,7 +171,7 @@ def _run_plugin(
         )
     if entry.get("interactiveMode") == "Always":
         raise RequestError(
-            f"the plug-in {named!r} of {where} wants to talk to a person",
+            f"the plug-in {named!r} of {where} needs an interactive login",
             hint="Log in by its own command first, or use a login with a token.",
         )
     # A command with a slash is relative to the kubeconfig's directory (client-go, exec.go).
@@ -210,7 +210,7 @@ def _run_plugin(
     if ended.returncode != 0:
         raise RequestError(
             f"{named!r}, by which {where} logs in, ended with {ended.returncode}",
-            hint=stderr or "It said nothing; run it by hand.",
+            hint=stderr or "It printed nothing; run it by hand.",
         )
     try:
         status = parse_json(ended.stdout)["status"]

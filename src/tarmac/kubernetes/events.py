@@ -45,21 +45,22 @@ def explain_quota(message: str) -> str | None:
         >>> explain_quota('pods "a" is forbidden: exceeded quota: team, requested: '
         ...     'requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, '
         ...     'limited: requests.nvidia.com/gpu=8')
-        'quota team: 8 of 8 requests.nvidia.com/gpu are in use, 1 more is asked'
+        'quota team: 8 of 8 requests.nvidia.com/gpu are in use, 1 more is requested'
     """
     match = _QUOTA.search(message)
     if match is None:
         return None
     requests, used, most = (_amounts(match[name]) for name in ("asked", "used", "most"))
     never = [
-        f"{most[name]} is all there is of {name}, and {amount} is asked"
+        f"the limit of {name} is {most[name]}, and {amount} is requested"
         for name, amount in requests.items()
         if name in most and quantity(amount) > quantity(most[name])
     ]
     if never:
         return f"quota {match['name']} never lets it start: {'; '.join(never)}"
     parts = [
-        f"{used.get(name, '?')} of {most.get(name, '?')} {name} are in use, {amount} more is asked"
+        f"{used.get(name, '?')} of {most.get(name, '?')} {name} are in use, {amount} more is "
+        "requested"
         for name, amount in requests.items()
     ]
     return f"quota {match['name']}: " + "; ".join(parts)

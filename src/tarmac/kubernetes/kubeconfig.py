@@ -194,11 +194,11 @@ def _read(file: Path) -> Mapping[str, Any]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise RequestError(f"{file}, line {line}: {error.problem or 'no YAML'}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise RequestError(f"{file} is no YAML in UTF-8") from None
+        raise RequestError(f"{file} is not YAML in UTF-8") from None
     if read is None:
         return {}
     if not isinstance(read, dict):
-        raise RequestError(f"{file} is no kubeconfig, expected apiVersion: v1, kind: Config")
+        raise RequestError(f"{file} is not a kubeconfig, expected apiVersion: v1, kind: Config")
     return read
 
 
@@ -209,7 +209,7 @@ def _entries(
     if not isinstance(entries, list) or not all(
         isinstance(entry, dict) and isinstance(entry.get(inner) or {}, dict) for entry in entries
     ):
-        raise RequestError(f"{file}: {key} is no list of name and {inner}")
+        raise RequestError(f"{file}: {key} is not a list of name and {inner}")
     return [(str(entry.get("name") or ""), entry.get(inner) or {}) for entry in entries]
 
 

@@ -142,7 +142,7 @@ def role_binding(name: str, namespace: str, *subjects: str) -> Object:
     """
     if not subjects:
         raise RequestError(
-            "no user or group is named that may run jobs",
+            "no user or group is named",
             hint="Name one: --user NAME (kubectl auth whoami), --group NAME or --service-account "
             "NAME.",
         )

@@ -89,7 +89,7 @@ def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
             text = " ".join(str(condition.get("message") or condition.get("reason") or "").split())
             return f"is not ready: {text}" if text else "is not ready"
     if spec.get("unschedulable"):
-        return "is cordoned: kubectl uncordon lets pods begin there again"
+        return "is cordoned: kubectl uncordon lets pods start there again"
     for taint in spec.get("taints") or ():
         key = str(taint.get("key"))
         if key.startswith(_OF_STATE) and taint.get("effect") != "PreferNoSchedule":
@@ -119,7 +119,8 @@ def _apart(
         ):
             value = f"={taint['value']}" if taint.get("value") else ""
             return (
-                f"has the taint {key}{value}:{taint.get('effect')}, which tolerations do not bear"
+                f"has the taint {key}{value}:{taint.get('effect')}, which its tolerations do not "
+                "match"
             )
     return ""
 

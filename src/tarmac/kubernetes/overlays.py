@@ -107,7 +107,7 @@ def _item_faults(item: Any, kind: str, key: str | None, path: Place) -> Iterator
     if item is None:
         yield Fault(path, "is empty")
     elif key and isinstance(item, dict) and item.get(key) is None:
-        yield Fault(path, f"{key} is missing, by which its list is merged")
+        yield Fault(path, f"{key} is missing, which identifies the items of its list")
 
 
 def _unknown(key: str, kind: str, fields: Mapping[str, str]) -> str:

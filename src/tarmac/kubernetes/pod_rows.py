@@ -100,7 +100,7 @@ ENDS: Mapping[str, End] = {
     "NodeShutdown": End("evicted", "its node shut down", is_disturbance=True),
     "Terminated": End("evicted", "its node shut down", is_disturbance=True),
     "ContainerStatusUnknown": End(
-        "node", "its node no longer knows what became of it", is_disturbance=True
+        "node", "its node no longer knows its result", is_disturbance=True
     ),
     "StartError": End("start", "its command cannot be started"),
     "ContainerCannotRun": End("start", "its command cannot be started"),

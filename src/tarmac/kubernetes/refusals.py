@@ -45,11 +45,13 @@ REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"admission webhook .* denied the request",
-            "A policy of the cluster refuses it; who runs the cluster knows the policy.",
+            "A policy of the cluster refuses it; ask an administrator of the cluster for the "
+            "policy.",
         ),
         (
             r"failed calling webhook",
-            "A policy's own server does not answer: tell who runs the cluster, and try again.",
+            "A policy's own server does not answer: tell an administrator of the cluster, and "
+            "try again.",
         ),
         (
             r"violates PodSecurity",
@@ -116,9 +118,7 @@ def explain_refusal(refused: Refused, namespace: str) -> Explained:
             "Let an administrator apply this:\n" + role_for((right,), namespace, user),
         )
     advice = next((advice for pattern, advice in REFUSALS if pattern.search(refused.message)), "")
-    return Explained(
-        words, advice or f"Kubernetes' word for it: {refused.reason or refused.status}."
-    )
+    return Explained(words, advice or f"Kubernetes' reason: {refused.reason or refused.status}.")
 
 
 def lacking_right(refused: Refused) -> Right | None:

@@ -196,7 +196,7 @@ class _Survey:
             return read_answer(node, state.message)
         words = _words(state)
         if state.phase == "running":
-            words = f"its check has begun, and has not ended in {self._patience_s:g} s"
+            words = f"its check started, but has not ended within {self._patience_s:g} s"
         return result(_state_of(state), words)
 
     def _why_no_pod(self, job: str) -> str:
@@ -244,7 +244,7 @@ def read_answer(node: ClusterNode, message: str) -> ClusterFindings:
             gpus=report["gpus"],
         )
     except (ValueError, TypeError, KeyError):
-        words = [f"its check ended with 0, and its answer is not understood: {message[:80]!r}"]
+        words = [f"its check ended with 0, but its answer cannot be read: {message[:80]!r}"]
         return ClusterFindings(name=node.name, node=node, state="blind", words=words)
 
 

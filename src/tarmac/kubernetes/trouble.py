@@ -71,7 +71,7 @@ _ROWS = (
     ),
     _Row(httpx.InvalidURL, "", "is no address: {text}", is_passing=False),
     _Row(httpx.UnsupportedProtocol, "", "is no address: {text}", is_passing=False),
-    _Row(httpx.ProxyError, "", "is not reached by its proxy: {text}", is_passing=True),
+    _Row(httpx.ProxyError, "", "cannot be reached through its proxy: {text}", is_passing=True),
     _Row(
         httpx.ConnectTimeout,
         "",

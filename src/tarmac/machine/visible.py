@@ -128,7 +128,7 @@ def _find(gpus: Sequence[Gpu], name: str, is_by_bus: bool) -> GpuInfo | None:
     if meant and name.isdecimal() and len(models) > 1 and not is_by_bus:
         raise RequestError(
             f"CUDA_VISIBLE_DEVICES names GPU {name}, and CUDA numbers GPUs that differ by their "
-            f"speed, which the driver does not say: {', '.join(sorted(models))}",
+            f"speed, which the driver does not report: {', '.join(sorted(models))}",
             hint="Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID: nvidia-smi -L",
         )
     if not meant and name.startswith(("GPU-", "MIG-")):

@@ -77,7 +77,7 @@ class HostsFeed:
     ) -> None:
         for host in hosts:
             if host.startswith("-") or not host.isprintable() or " " in host:
-                raise RequestError(f"{host!r} is no host that ssh could reach")
+                raise RequestError(f"{host!r} is not a host name that ssh can use")
         program, *words = command
         there = [program, "top", "--json", "--watch", f"{interval_s:g}", *words]
         self._interval_s = interval_s
@@ -210,7 +210,7 @@ class _Link(threading.Thread):
                     # The connection was cut off within this line.
                     break
                 text = line[:_MAX_SAID].decode(errors="replace").strip()
-                return has_answered, f"says what is no snapshot: {text}"
+                return has_answered, f"printed text that is not a snapshot: {text}"
             if not snapshot.hosts:
                 continue
             here = dataclasses.replace(snapshot.hosts[0].host, name=self._host)
@@ -230,4 +230,4 @@ def _last_words(complaints: IO[bytes], code: int) -> str:
     errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
     if lines:
         return (errors or lines)[-1].strip()[:_MAX_SAID]
-    return "the connection ended" if code == 0 else f"ssh ended with {code}, and said nothing"
+    return "the connection ended" if code == 0 else f"ssh ended with {code}, and printed nothing"

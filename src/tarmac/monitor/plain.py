@@ -69,7 +69,9 @@ def from_json(value: object) -> Snapshot:
         RecordingError: The value is not a snapshot, or has a newer version.
     """
     if not isinstance(value, dict) or not isinstance(value.get("schema_version"), int):
-        raise RecordingError("this is no snapshot of tarmac top --json: it has no schema_version")
+        raise RecordingError(
+            "this is not a snapshot of tarmac top --json: it has no schema_version"
+        )
     version = value["schema_version"]
     if version > SCHEMA_VERSION:
         raise NewerVersionError(

@@ -80,7 +80,7 @@ class ReplayFeed:
                 raise
             raise RecordingError(
                 f"{path} holds no snapshot",
-                hint="A recording is made by: tarmac top --record FILE",
+                hint="Make a recording: tarmac top --record FILE",
             ) from None
 
     def next(self) -> Snapshot:

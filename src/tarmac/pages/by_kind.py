@@ -85,7 +85,7 @@ def _kind_of(path: Path) -> str:
     if kind is not None:
         return kind
     raise RequestError(
-        f"{path} is no run: it has none of {', '.join(RECORDS.values())}",
+        f"{path} is not a run: it has none of {', '.join(RECORDS.values())}",
         hint="See what there is: tarmac runs list",
     )
 

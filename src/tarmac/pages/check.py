@@ -47,7 +47,7 @@ def _verdict(report: Report) -> str:
     if not report.ok:
         return "Something is wrong"
     count = sum(finding.level != "note" for finding in report.findings)
-    return f"What is required holds; {count} to look at" if count else "All is well"
+    return f"All requirements hold; {count} to look at" if count else "All is well"
 
 
 def _tiles(report: Report) -> Markup:
@@ -74,10 +74,10 @@ def _sections(report: Report) -> Iterator[Section]:
         yield Section("required", "Required", _requirements(report.requirements))
     if report.unseen:
         rows = [[place.where, place.why] for place in report.unseen]
-        body = table(["where", "why"], rows, label="What gave no answer")
-        yield Section("unseen", "What gave no answer", body)
+        body = table(["where", "why"], rows, label="No answer")
+        yield Section("unseen", "No answer", body)
     if report.skipped:
-        note = "Found, and asked not to count."
+        note = "Found, but skipped as requested."
         yield Section("skipped", "Skipped", _findings(report.skipped, "skipped"), note)
     if report.under_load:
         yield Section("load", "GPUs under load", _load(report))

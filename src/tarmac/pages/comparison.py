@@ -40,7 +40,7 @@ def comparison_page(kind: RunKind, paths: Sequence[Path]) -> Page:
     compared = compare([*zip(names, facts, strict=True)])
     sections = [
         Section("runs", "Runs", _runs(names, summaries, compared, kind)),
-        Section("differences", "What differed", _differences(compared)),
+        Section("differences", "Differences", _differences(compared)),
         *(_curves(names, paths, compared) if kind is TRAINING else ()),
     ]
     return Page(
@@ -82,7 +82,7 @@ def _runs(
 
 def _differences(compared: Comparison) -> Markup:
     if not compared.differences:
-        return paragraph("Nothing that was asked differs, nor where they ran.")
+        return paragraph("Neither their settings nor their machines differ.")
     rows = [
         [key, *(_value(key, value) for value in values)]
         for key, values in compared.differences.items()

@@ -89,13 +89,13 @@ def _sections(run: Path, record: JobRecord, timeline: Timeline) -> Iterator[Sect
     job = _job_of(record)
     ready = {} if job is None else ready_times(timeline, job)
     groups = failed_groups(timeline)
-    yield Section("outcome", "What came of it", _outcome(run, record, timeline))
+    yield Section("outcome", "Result", _outcome(run, record, timeline))
     if groups:
         yield Section("failures", "What failed", failures_body(run, timeline, groups))
     if timeline.traces and timeline.has_times:
         own, folds = folded(timeline)
         body = Markup("")
-        note = "A lane for each task, from when it could begin."
+        note = "A lane for each task, from the time when it could start."
         if folds:
             count = sum(len(fold.tasks) for fold in folds)
             body += load_plot("load", timeline, until)
@@ -108,12 +108,12 @@ def _sections(run: Path, record: JobRecord, timeline: Timeline) -> Iterator[Sect
         if (devices := device_lanes("devices-in-time", timeline, until)) is not None:
             yield Section("devices", "GPUs and CPUs", devices)
     elif timeline.traces:
-        words = "This run's journal does not say when: it was written by Tarmac 0.1."
+        words = "The journal of this run has no times: it was written by Tarmac 0.1."
         yield Section("timeline", "Tasks in time", message("plain", words))
     if (retries := retries_body(timeline)) is not None:
         yield Section("retries", "Tried again", retries)
     if request := _asked(job):
-        yield Section("asked", "What was asked", request)
+        yield Section("asked", "Request", request)
     if timeline.status.tasks:
         yield Section("tasks", "Tasks", *_task_table(timeline))
     yield Section("record", "The job as it was submitted", _record(record))
@@ -220,7 +220,7 @@ def _time(times: Sequence[SpecTime]) -> Markup:
 
 def _asked(job: Job | None) -> Markup:
     if job is None:
-        return message("warn", "What was asked cannot be read by this version.")
+        return message("warn", "Request cannot be read by this version.")
     if job.pipeline is not None:
         return _nodes(job.pipeline)
     rows = [_spec_row(job, spec) for spec in specs_of(job)]

@@ -3,7 +3,7 @@
 A page needs no network and no other file. Everything that is not `markupsafe.Markup` is escaped.
 
 Example:
-    >>> asked = Section("asked", "What was asked", Markup("<p>..</p>"))
+    >>> asked = Section("asked", "Request", Markup("<p>..</p>"))
     >>> page = Page("digits-mlp", sections=[asked])
     >>> render_page(page).startswith("<!doctype html>")
     True

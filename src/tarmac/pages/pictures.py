@@ -44,7 +44,7 @@ def pictures(run: Path) -> Iterator[Section]:
         "mistakes",
         "Mistakes",
         _confusion(predictions) + _gallery(predictions),
-        f"Of {whole}: {counted(predictions.num_samples, 'sample')}, asked again on the CPU.",
+        f"Of {whole}: {counted(predictions.num_samples, 'sample')}, predicted again on the CPU.",
     )
 
 
@@ -115,7 +115,7 @@ def _confusion(predictions: Predictions) -> Markup:
     words = ", ".join(f"{row} taken for {column} ({value})" for value, row, column in pairs)
     drawn = matrix(
         "confusion",
-        "Classes and what was said of them",
+        "Classes and predictions",
         counts,
         rows=names,
         columns=names,
@@ -131,7 +131,7 @@ def _gallery(predictions: Predictions) -> Markup:
     drawn = [_figure(mistake, predictions) for mistake in predictions.mistakes]
     if not drawn:
         return paragraph("None of them was taken for another class.")
-    return Markup('<h3>The mistakes that it was surest of</h3><ul class="pictures">{}</ul>').format(
+    return Markup('<h3>The most confident mistakes</h3><ul class="pictures">{}</ul>').format(
         Markup("").join(drawn)
     )
 
@@ -144,7 +144,8 @@ def _figure(mistake: Mistake, predictions: Predictions) -> Markup:
     image = picture(pixels, predictions.sample_shape, predictions.most)
     text = f"test sample {mistake.index}: class {mistake.target}, taken for {mistake.predicted}"
     return Markup(
-        "<li><figure>{}<figcaption>is <b>{}</b>, said <b>{}</b><br><small>{} sure, no. {}</small>"
+        "<li><figure>{}<figcaption>is <b>{}</b>, predicted <b>{}</b><br><small>{} sure, no. "
+        "{}</small>"
         "</figcaption></figure></li>"
     ).format(
         Markup('<img src="{}" alt="{}">').format(image, text) if image else "",

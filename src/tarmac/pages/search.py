@@ -97,7 +97,7 @@ def _tiles(study: Study, seen: Survey, totals: Totals) -> Markup:
 
 def _sections(study: Study, seen: Survey) -> Iterator[Section]:
     rows = study.trials
-    yield Section("outcome", "What came of it", _outcome(study))
+    yield Section("outcome", "Result", _outcome(study))
     if failures := _failures(rows):
         yield Section("failures", "What failed", failures)
     if not seen.networks:
@@ -112,9 +112,9 @@ def _sections(study: Study, seen: Survey) -> Iterator[Section]:
         yield Section("generations", title, generations)
     values = {network.number: network.values for network in seen.networks}
     if study.record.front:
-        yield Section("front", "None beats these", *_front(study, rows, values))
+        yield Section("front", "Pareto front", *_front(study, rows, values))
     yield Section("trials", "Trials", *_trials(study, rows, values))
-    yield Section("asked", "What was asked", _asked(study))
+    yield Section("asked", "Request", _asked(study))
 
 
 def _plots(study: Study, seen: Survey) -> Iterator[Section]:
@@ -123,7 +123,7 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
     title = "Fitness per generation" if study.has_generations else "Fitness by trial"
     yield Section("progress", title, _progress(study, seen, Axis(along, is_whole=True)))
     if any(network.num_parameters is not None for network in seen.networks):
-        note = "The line joins the networks that none beats in both."
+        note = "The line joins the networks that no other beats in both."
         yield Section("cost", "Cost against fitness", _cost(study, seen), note)
     if len(study.request.objective) > 1:
         yield Section("objectives", "Objectives against each other", _objectives(study, seen))
@@ -168,7 +168,7 @@ def _outcome(study: Study) -> Markup:
     if winner is None:
         return body + message("plain", "There is no winner yet.")
     body += _winner(study, winner)
-    body += paragraph("The line that trains the same network again:")
+    body += paragraph("Command that trains the same network again:")
     if (caution := train_caution(study)) is not None:
         body += message("warn", caution)
     return body + pre(train_line(study, winner))
@@ -280,7 +280,7 @@ def _failures(rows: Sequence[dict[str, Any]]) -> Markup:
     first: dict[str, int] = {}
     for row in rows:
         if row["state"] == "failed":
-            words = masked_text(str(row.get("error") or "it says nothing of why"))
+            words = masked_text(str(row.get("error") or "no reason is recorded"))
             counts[words] += 1
             first.setdefault(words, row["number"])
     shown = [
@@ -318,7 +318,7 @@ def _front(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tup
     note = "Networks that no other beats in everything, the best by the first objective first."
     if len(shown) < len(known):
         note += f" {len(shown):,} of {len(known):,}. All: tarmac search export {quoted(study.name)}"
-    return _rows(study, shown, values, "Networks that none beats"), note
+    return _rows(study, shown, values, "Networks that no other beats"), note
 
 
 def _trials(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tuple[Markup, str]:

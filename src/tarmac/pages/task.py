@@ -49,7 +49,7 @@ def task_page(directory: Path, *, now: float | None = None) -> Page:
     match = _NUMBER.match(directory.name)
     if match is None or not is_task(directory):
         raise RequestError(
-            f"{directory} is no task of a job's run",
+            f"{directory} is not a task of a job's run",
             hint="Those of a run: ls RUN/tasks",
         )
     run = directory.parent.parent
@@ -58,7 +58,7 @@ def task_page(directory: Path, *, now: float | None = None) -> Page:
     if status is None:
         raise RequestError(
             f"task {directory.name} of {run.name} has not begun",
-            hint=f"How the run stands: tarmac report {quoted(run)}",
+            hint=f"Status of the run: tarmac report {quoted(run)}",
         )
     return Page(
         title=status.name,
@@ -108,7 +108,7 @@ def _sections(run: Path, status: TaskStatus, timeline: Timeline) -> Iterator[Sec
     if status.is_shared:
         log = message("plain", "This is what its algorithm's instance printed last.") + log
     yield Section("log", "What it printed last", log or message("plain", "Nothing."))
-    yield Section("asked", "What was asked", _asked(task, problem))
+    yield Section("asked", "Request", _asked(task, problem))
     yield Section("place", "Where it is", facts([("Directory", str(status.directory))]))
 
 

@@ -67,7 +67,7 @@ def training_page(path: Path) -> Page:
         *pictures(path),
         Section("events", "Events", _events(run, hosts)),
         *_network(path),
-        Section("asked", "What was asked", request(record)),
+        Section("asked", "Request", request(record)),
         Section("environment", "Where it ran", environment(record)),
         *check_before(path),
     ]
@@ -153,10 +153,10 @@ def _result(run: Run, epochs: Epochs) -> Markup:
         parts.append(message("bad", f"It failed: {masked_text(record.error)}", commands=again))
         parts.append(tails_of_ranks(run.path, record.error))
     elif run.status == "interrupted":
-        words = "It was interrupted. It goes on from its newest checkpoint:"
+        words = "It was interrupted. It resumes from its newest checkpoint:"
         parts.append(message("warn", words, commands=again))
     elif run.status == "running":
-        parts.append(message("plain", "It is at work. What is here is what there is so far."))
+        parts.append(message("plain", "It is still running. This page shows the state so far."))
     if text:
         expected = record.expectation or {}
         source = expected.get("source")
@@ -171,7 +171,7 @@ def _result(run: Run, epochs: Epochs) -> Markup:
     if record.metrics:
         parts.append(facts((name, metric(name, value)) for name, value in record.metrics.items()))
     if not parts:
-        parts.append(paragraph("Nothing is known of it yet."))
+        parts.append(paragraph("There are no metrics yet."))
     return Markup("").join(parts)
 
 
@@ -184,7 +184,7 @@ def _curves(
         return
     note = "All over one axis of time."
     if epochs.is_estimated:
-        note += " When epochs ended is added up from how long they took."
+        note += " End times of epochs are sums of their durations."
     if not strips:
         note += f" {_why_no_samples(record)}"
     yield Section("curves", "Curves", drawn, note)
@@ -275,7 +275,7 @@ def _told(run: Run, hosts: Sequence[Samples]) -> Iterator[tuple[datetime, str, s
         # The record has the sessions' starts and the end.
         at = moment_after(event.at_s, record.created_at)
         if event.kind == "workers_lost" and at is not None:
-            yield at, "workers lost, and started anew", event.text
+            yield at, "workers lost, and restarted", event.text
     for checkpoint in run.checkpoints.glob("*.safetensors"):
         with contextlib.suppress(OSError):
             written = moment_after(checkpoint.stat().st_mtime)

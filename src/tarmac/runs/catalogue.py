@@ -177,11 +177,11 @@ class Catalogue:
             if os.path.exists(path / _SEARCH):  # noqa: PTH110 - False where forbidden
                 if not any(kind.name == "training" for kind in self._kinds):
                     return RequestError(
-                        f"{reference} is a search, which is no {kinds}",
+                        f"{reference} is a search, not a {kinds}",
                         hint=f"See it: tarmac search show {quoted(path)}",
                     )
                 return RequestError(
-                    f"{reference} is a search that has trained no winner yet",
+                    f"{reference} is a search without a trained winner",
                     hint=f"Go on with it: tarmac search --resume {quoted(path)}",
                 )
         names = "\n".join(in_one_line(run.path.name) for run in known[:_MAX_NAMES])
@@ -206,7 +206,7 @@ class Catalogue:
         if run.path.is_symlink():
             raise RequestError(
                 f"{run.path} is a link to {os.path.realpath(run.path)}",
-                hint=f"Delete what it leads to: tarmac runs rm {quoted(run.path.resolve())}\n"
+                hint=f"Delete its target: tarmac runs rm {quoted(run.path.resolve())}\n"
                 f"or the link alone: rm {quoted(run.path)}",
             )
         if run.owner is not None:
@@ -239,7 +239,7 @@ class Catalogue:
                 inner = os.path.relpath(error.filename or doomed, doomed)
                 raise StorageError(
                     f"cannot delete {run.path / inner}: {short_reason(error)}",
-                    hint="What could be deleted of the run is gone, and its record is there still.",
+                    hint="The other files were deleted; the run's record still exists.",
                 ) from error
         remove_abandoned(run.path.parent)
 

@@ -79,7 +79,9 @@ class Run:
                 name exists; or ``name`` is invalid for a directory in ``output``.
         """
         if name is not None and not _is_a_directorys(name):
-            raise RequestError(f"name is {name!r}, expected that of a directory, not hidden")
+            raise RequestError(
+                f"name is {name!r}, expected a directory's name without a leading dot"
+            )
         created_at = now()
         run_id = secrets.token_hex(8)
         # The user chooses a workload's name, so only characters that are safe in file names stay.
@@ -178,7 +180,7 @@ class Run:
         for line in lines.damaged:
             raise TarmacError(
                 f"{path}:{line.number} is damaged: {line.reason}",
-                hint="Without that line the figures of its epoch are lost, and nothing else:\n"
+                hint="Deleting that line loses only the metrics of its epoch:\n"
                 f"sed -i.damaged {line.number}d {quoted(path)}",
             )
         return [*lines.values]

@@ -67,9 +67,9 @@ class Guarded:
     def _answer(self, scope: Scope) -> Response | None:
         """Return the guard's answer to a request; None if the request passes."""
         if self._is_of_another_user(scope):
-            return _refusal("this is another user's; see your own: tarmac serve")
+            return _refusal("this page belongs to another user; see your own: tarmac serve")
         if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("error: pages are only read here\n", 405)
+            return PlainTextResponse("error: these pages are read-only\n", 405)
         query = parse_qsl(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
         tokens = [value for key, value in query if key == _TOKEN]
         verdict = self._guard.judge(_headers(scope), tokens[0] if tokens else None)

@@ -42,7 +42,7 @@ def log_section(name: str, files: Sequence[str], parts: Sequence[str] = ()) -> S
         parts: Folders of the run whose subfolders have pages, such as a job's tasks.
     """
     if not files:
-        return Section("logs", "Logs", paragraph("It has printed into no file of its own."))
+        return Section("logs", "Logs", paragraph("It has no log file of its own."))
     folders = dict.fromkeys(file.rpartition("/")[0] for file in files)
     pages = [folder for folder in folders if folder.partition("/")[0] in parts]
     if not pages:
@@ -65,7 +65,7 @@ def log_page(name: str, run: Path, files: Mapping[str, Path], chosen: str) -> Pa
     """
     text, is_whole = read_end(files[chosen], run)
     note = "" if is_whole else f"The last {_SHOWN_BYTES // 1024} KiB; the file is longer."
-    shown = pre(text) if text else message("plain", "Nothing has been printed into it yet.")
+    shown = pre(text) if text else message("plain", "It is still empty.")
     sections = [Section("log", "Printed", shown, note)]
     if len(files) > 1:
         sections.append(

@@ -92,7 +92,9 @@ def _search(query: ListQuery) -> Markup:
 def _table(runs: Mapping[str, RunSummary], query: ListQuery) -> Markup:
     if not runs:
         return paragraph(
-            "No run fits." if query.text else "There are none yet. Try: tarmac train digits-mlp"
+            "No run matches."
+            if query.text
+            else "There are no runs yet. Try: tarmac train digits-mlp"
         )
     rows = [_row(name, run) for name, run in runs.items()]
     columns = ("Run", "Kind", "Status", "Began (UTC)", "Took", "Result", "Compare")

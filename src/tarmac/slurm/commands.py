@@ -364,7 +364,7 @@ def _shortened(message: str) -> str:
     # Redact before truncating: redaction cannot recognize half of a secret.
     message = without_known(" ".join(message.split()))
     if not message:
-        return "said nothing"
+        return "printed nothing"
     return message if len(message) <= _MAX_SAID else f"{message[:_MAX_SAID]}..."
 
 

@@ -112,8 +112,9 @@ def request_gpus(
     if nodes is None:
         if gpus < 1:
             raise RequestError(
-                f"{gpus:g} of a GPU is requested, and what a part is called differs between sites",
-                hint="Where Slurm's commands are, its nodes are asked.",
+                f"{gpus:g} of a GPU is requested, but the name of a part differs between sites",
+                hint="Run this where Slurm's commands are installed: they show what the nodes "
+                "have.",
             )
         return _whole_gpus(gpus, kind)
     everywhere = [*nodes]
@@ -122,7 +123,7 @@ def request_gpus(
     gpu = [gres for node in nodes for gres in node.gres if gres.name == "gpu"]
     if not gpu:
         raise RequestError(
-            f"no node of {where} has GPUs that it knows of",
+            f"no node of {where} has GPUs that Slurm knows of",
             hint=partitions_with_gpus(everywhere)
             or "`sinfo -o '%N %P %G'` shows what nodes have; GPUs are there by `Gres=gpu:N`.",
         )

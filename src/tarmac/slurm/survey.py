@@ -304,9 +304,9 @@ def read_look(node: SlurmNode, answer: str) -> SlurmFindings:
             f"Slurm gives {counted(num_expected, 'GPU')} there; {have or 'no driver has any'}"
         )
     for maker in _TOOLS.keys() & makers.keys() if num_expected else ():
-        words.append(f"its GPUs are {maker}'s: tasks that ask for GPUs begin on NVIDIA's alone")
+        words.append(f"its GPUs are {maker}'s: tasks with GPUs start only on NVIDIA's")
         if tools.isdisjoint(_TOOLS[maker]):
-            words.append(f"has no {' or '.join(_TOOLS[maker])}, by which they are looked at")
+            words.append(f"has no {' or '.join(_TOOLS[maker])}, which the check needs")
     return SlurmFindings(
         name=node.name,
         node=node,

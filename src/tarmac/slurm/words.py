@@ -47,14 +47,14 @@ REASONS: Mapping[str, str] = {
     "Dependency": "waits for another job",
     "BeginTime": "waits for its begin time, or briefly after a requeue",
     "Cleaning": "its last try is still being cleaned up",
-    "JobArrayTaskLimit": "waits because as many as wished run already",
-    "JobHeldUser": "is held by its user; let it go: scontrol release",
-    "JobHeldAdmin": "is held by an administrator, who alone can let it go",
+    "JobArrayTaskLimit": "waits because the array's limit of running tasks is reached",
+    "JobHeldUser": "is held by its user; release it: scontrol release",
+    "JobHeldAdmin": "is held by an administrator, who must release it",
     "AccountNotAllowed": "the partition does not take this account; choose another `account`",
     "InvalidAccount": "the account is unknown or has expired; choose another `account`",
     "InvalidQOS": "the QOS is unknown or has expired; choose another `qos`",
     "QOSNotAllowed": "the partition or account does not take this QOS; choose another `qos`",
-    "BadConstraints": "no node can ever be what it asks for; change `constraint` or ask for less",
+    "BadConstraints": "no node can ever satisfy its request; change `constraint` or ask for less",
     "DependencyNeverSatisfied": "the job that it waits for has failed; it never starts",
     "Licenses": "waits for a licence",
     "NodeDown": "a node that it needs is down",
@@ -168,7 +168,8 @@ REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"invalid (?:job )?array",
-            "The site takes no array as large; `scontrol show config` shows MaxArraySize.",
+            "The site does not allow an array of this size; `scontrol show config` shows "
+            "MaxArraySize.",
         ),
         (
             r"invalid feature|constraint",
@@ -258,8 +259,8 @@ def _not_permitted(reason: str) -> str | None:
 def _held(reason: str) -> str | None:
     if "requeued held" in reason:
         return (
-            "could not be started and is held, look at its node's log; "
-            "let it go: scontrol release JOB"
+            "could not be started and is held, look at its node's log; release it: scontrol "
+            "release JOB"
         )
     return None
 

@@ -95,8 +95,8 @@ class Request(BaseModel):
         objective: Objectives on held-out data; the first decides the winner. Default: the metric
             that judges the workload. A metric without a known direction ends in ``:max`` or
             ``:min``.
-        prune: Rule that stops weak networks early: ``none``, ``halving``, ``median``, or a rule of an
-            installed package.
+        prune: Rule that stops weak networks early: ``none``, ``halving``, ``median``, or a rule of
+            an installed package.
         confirm: Number of best networks to train from two more seeds before one wins. Default 0.
         epochs: Maximum number of epochs of each network. Default: the workload's recipe.
         monitor: Metric on held-out data that ``patience`` watches, and the objective if none is

@@ -191,4 +191,4 @@ def _open_regular(name: str, directory: int) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise FileExistsError(0, "it is no regular file")
+    raise FileExistsError(0, "it is not a regular file")

@@ -73,7 +73,7 @@ def _by_number(results: Sequence[Result]) -> dict[int, Result]:
 
 def _check_whole(case: EvaluatorCase, result: Result, candidate: Candidate) -> None:
     assert result.error is None, f"candidate {candidate.number} failed: {result.error}"
-    assert not result.stopped, f"candidate {candidate.number} was stopped by nobody"
+    assert not result.stopped, f"candidate {candidate.number} was stopped, but not by the search"
     names = (*case.after_each_epoch, *_AT_THE_END)
     missing = [name for name in names if name not in result.metrics]
     assert not missing, f"the result of candidate {candidate.number} lacks {missing}"

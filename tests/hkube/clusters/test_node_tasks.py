@@ -134,12 +134,12 @@ def test_a_node_that_has_said_nothing_is_judged_by_the_engines_word(tmp_path, ho
     ending = ending_without_word(finished(reason="its end", seconds=2.0, **how), WORK, tmp_path)
     # After a disturbance, the output says nothing about the end.
     says = why == "crash" and how["cause"] != "lost"
-    said = "; it said: it broke" if says else ""
+    said = "; its last line: it broke" if says else ""
     assert (ending.why, ending.message) == (why, f"its end{said}")
     assert (ending.work, ending.exit_code, ending.seconds) == (WORK, how.get("exit_code"), 2.0)
 
 
 def test_a_success_whose_result_has_not_come_is_a_crash(tmp_path):
     ending = ending_without_word(finished(outcome="succeeded"), WORK, tmp_path)
-    words = "its node says that it has succeeded, and its result has not come"
+    words = "its node reports success, but its result is missing"
     assert (ending.why, ending.message) == ("crash", words)

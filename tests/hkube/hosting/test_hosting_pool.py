@@ -306,7 +306,7 @@ def test_callers_that_hold_all_room_do_not_wait_for_each_other_for_ever(host, tm
     endings = host(algorithms, each(*works))
     assert sorted(ending.why for ending in endings) == ["", "error"]
     (failed,) = [ending for ending in endings if ending.why]
-    assert "tasks that wait for others that they have started: task[0], task[1]" in failed.message
+    assert "tasks that wait for tasks they have started: task[0], task[1]" in failed.message
 
 
 def test_a_caller_at_the_limit_of_concurrency_gets_its_child(host):

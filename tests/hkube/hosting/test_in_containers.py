@@ -77,7 +77,7 @@ def test_an_image_that_cannot_be_had_fails_all_tasks_of_its_algorithm_at_once(ho
     )
     endings = host([algorithm], each(*(make(n, index=n) for n in range(3))))
     assert {(ending.why, ending.attempts) for ending in endings} == {("image", 0)}
-    assert "image tarmac-none cannot be had: " in endings[0].message
+    assert "image tarmac-none cannot be pulled: " in endings[0].message
     assert "No such image" in endings[0].message
 
 

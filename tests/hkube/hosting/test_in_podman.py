@@ -40,7 +40,7 @@ def podman_image(tmp_path_factory):
             if done.returncode == 0:
                 break
         else:
-            said = (done.stderr.strip().splitlines() or ["no word"])[-1]
+            said = (done.stderr.strip().splitlines() or ["no output"])[-1]
             pytest.skip(f"Podman starts no container: {said}; try: {' '.join(run)}")
         yield image
         remove_busybox(podman)
@@ -88,11 +88,11 @@ def test_an_image_that_podman_does_not_have_fails_its_tasks_at_once(host, podman
     )
     (ending,) = host([algorithm], each(make(1)))
     assert (ending.why, ending.attempts) == ("image", 0)
-    assert "image localhost/tarmac-none cannot be had: " in ending.message
+    assert "image localhost/tarmac-none cannot be pulled: " in ending.message
 
 
 def test_a_network_of_podmans_is_refused(host, podman_image):
     algorithm = hosted(podman_image, environment={**PODMAN, "network": "podman"})
     (ending,) = host([algorithm], each(make("echo", 7)))
     assert ending.why == "refused"
-    assert "in a network of Podman's a container cannot reach its worker" in ending.message
+    assert "in a Podman network a container cannot reach its worker" in ending.message

@@ -357,7 +357,7 @@ def test_nothing_is_left_of_a_pipeline_of_edges_to_skipped_batches() -> None:
         ([{"k": "#@flowInput.z"}], "node a takes #@flowInput.z: unable to find flowInput.z"),
         (
             ["@dataSource.a/b"],
-            "node a takes @dataSource.a/b: data sources are in HKube's cluster alone",
+            "node a takes @dataSource.a/b: data sources exist only in an HKube cluster",
         ),
     ],
 )
@@ -404,7 +404,7 @@ def test_more_tasks_than_can_be_run_end_a_pipeline() -> None:
 def test_the_end_of_what_is_no_open_task_is_an_error(node: str, index: int | None) -> None:
     state = state_of({"a": ["#[x,y]"], "b": ["@a"], "c": ["@b"]})
     state.succeeded(flat(state.start())[0], 1)
-    with pytest.raises(ValueError, match="no task that has begun and not ended"):
+    with pytest.raises(ValueError, match="is not a running task"):
         state.succeeded(NodeTask(node, index, ()), 1)
 
 

@@ -269,7 +269,7 @@ def test_a_pipeline_is_run_from_python_with_real_programs(tmp_path):
     with pytest.raises(TarmacError, match="double: double: ") as caught:
         run_pipeline(path, input_data=[], output=tmp_path / "runs")
     assert "tarmac run --resume" in caught.value.hint
-    with pytest.raises(RequestError, match="has its input and its algorithms in it"):
+    with pytest.raises(RequestError, match="already contains its input and its algorithms"):
         run_pipeline(Job(name="p", pipeline=SUM), input_data=[1])
 
 
@@ -523,7 +523,7 @@ def test_a_pipeline_that_is_tuned_may_tune_another():
         ([("p", "q"), ("q", "gone")], "node t: unknown pipeline 'gone'"),
         (
             [("p", "q"), ("q", "r"), ("r", "q")],
-            "node t: pipelines tune each other in a circle: p > q > r > q",
+            "node t: pipelines tune each other in a cycle: p > q > r > q",
         ),
         (
             [(f"p{number}", f"p{number + 1}") for number in range(400)],

@@ -165,7 +165,7 @@ def test_a_stopped_task_goes_on_where_it_was_and_ends_as_one_that_was_not(served
     assert Run.open(run.path).model.read_bytes() == whole.model.read_bytes()
     assert done.data["loss"] == whole.metrics["test_loss"]
     worker.say("exit", {"exitCode": 0})
-    assert "t goes on from its newest checkpoint" in left(again)
+    assert "t resumes from its newest checkpoint" in left(again)
 
 
 def test_a_task_that_is_done_is_not_trained_again(served_here, worker, tmp_path):
@@ -186,7 +186,7 @@ def test_a_task_that_is_done_elsewhere_is_not_taken_for_done_in_a_store(
     told = worker.ask("t", {"epochs": 1, "output": "s3://bucket/folder"})
     assert told.command == "errorMessage"
     assert told.error["message"] == (
-        f"RequestError: {tmp_path}/runs/t was begun with output {tmp_path}/runs, "
+        f"RequestError: {tmp_path}/runs/t was started with output {tmp_path}/runs, "
         "not s3://bucket/folder"
     )
 
@@ -421,7 +421,7 @@ def test_a_task_whose_process_was_killed_goes_on_in_another_one(served, worker, 
     again = served("digits-mlp")
     assert worker.ask("t", asked).command == "done"
     worker.say("exit", {"exitCode": 0})
-    assert "t goes on from its newest checkpoint" in left(again)
+    assert "t resumes from its newest checkpoint" in left(again)
     assert [row["epoch"] for row in Run.open(tmp_path / "out" / "t").history] == [*range(1, 41)]
 
 
@@ -468,11 +468,11 @@ def test_a_worker_that_stays_away_is_given_up_with_what_to_do(served):
         ("digits-mlp", {"TARMAC_SETTINGS": "{"}, "TARMAC_SETTINGS is not JSON"),
         ("digits-mlp", {"TARMAC_SETTINGS": "5"}, "TARMAC_SETTINGS is a number, expected an object"),
         ("digits-mlp", {"TARMAC_SETTINGS": '{"hiden": 1}'}, "did you mean 'hidden'"),
-        ("digits-mlp", {"WORKER_SOCKET_URL": "http://x"}, "http://x is no URL of a websocket"),
+        ("digits-mlp", {"WORKER_SOCKET_URL": "http://x"}, "http://x is not a websocket URL"),
         (
             "digits-mlp",
             {"WORKER_SOCKET_URL": "", "WORKER_SOCKET_PORT": "abc"},
-            "ws://127.0.0.1:abc is no URL of a websocket",
+            "ws://127.0.0.1:abc is not a websocket URL",
         ),
         ("digits-mlp", {"WORKER_ALGORITHM_ENCODING": "xml"}, "'xml'"),
         ("digits-mlp", {"TARMAC_GPUS": "many"}, "TARMAC_GPUS is 'many'"),
@@ -530,7 +530,7 @@ def test_a_task_of_a_definition_that_asks_for_a_gpu_is_not_trained_on_a_cpu_in_s
     (name,) = variables
     told = worker.ask("t", {"epochs": 1})
     assert told.command == "errorMessage"
-    assert told.error["message"].startswith(f"RequestError: a GPU was asked for ({name} is ")
+    assert told.error["message"].startswith(f"RequestError: a GPU was requested ({name} is ")
     assert '"devices": "cpu"' in told.error["details"]
     assert worker.ask("t", {"epochs": 1, "devices": "cpu"}).command == "done"
 
@@ -604,7 +604,7 @@ def test_the_gpu_example_is_stopped_and_gone_on_with(served_here, worker, mnist,
     worker.say("stop", {"forceStop": True})
     assert worker.hear_next() == Message("stopped")
     assert worker.ask("t", asked).command == "done"
-    assert "t goes on from its newest checkpoint" in here.lines
+    assert "t resumes from its newest checkpoint" in here.lines
 
 
 def test_an_output_that_cannot_be_written_is_named(served_here, worker, tmp_path):

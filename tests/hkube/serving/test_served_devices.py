@@ -47,10 +47,10 @@ def test_a_number_of_gpus_that_cannot_be_is_refused(text):
 @pytest.mark.parametrize(
     ("request_", "found", "words"),
     [
-        ("auto", CPU, "a GPU was asked for (x), and there is none to compute on"),
-        ("1", CPU, "a GPU was asked for (x), and there is none to compute on"),
-        ("auto", GPUS[:1], "2 GPUs were asked for (x), and there is 1 to compute on"),
-        ("all", GPUS[:1], "2 GPUs were asked for (x), and there is 1 to compute on"),
+        ("auto", CPU, "a GPU was requested (x), but none is usable"),
+        ("1", CPU, "a GPU was requested (x), but none is usable"),
+        ("auto", GPUS[:1], "2 GPUs were requested (x), but there is 1"),
+        ("all", GPUS[:1], "2 GPUs were requested (x), but there is 1"),
         ("auto", GPUS[:2], ""),
         ("auto", GPUS, ""),
         # Whoever names devices means them.

@@ -69,7 +69,7 @@ def test_what_is_not_said_is_the_defaults():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"output": "a\0b"}, "output is 'a\\x00b', which no path can be: it has a zero byte"),
+        ({"output": "a\0b"}, "output is 'a\\x00b', which is not a path: it has a zero byte"),
         ({"train_size": 1e308}, "train_size is too large"),
         ({"seed": 10**400}, "seed is too large"),
         ({"hidden": 10**400}, "hidden is too large"),

@@ -44,7 +44,7 @@ def test_a_stopped_task_goes_on_on_another_machine(s3, served_here, worker, tmp_
     shutil.rmtree(tmp_path / "runs")
     done = worker.ask("t", asked)
     assert done.command == "done"
-    assert "t goes on from its newest checkpoint" in here.lines
+    assert "t resumes from its newest checkpoint" in here.lines
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["t"]
     body = s3.get_object(Bucket="bucket", Key="other/t/model.safetensors")["Body"].read()
     assert body == whole
@@ -95,8 +95,8 @@ def test_a_task_whose_pod_was_killed_goes_on_in_another_one_with_the_same_bits(
     done = worker.ask("t", asked | {"output": "s3://bucket/killed"})
     assert done.command == "done"
     assert done.data["loss"] == undisturbed.data["loss"]
-    begun = here.lines.index("t was begun already, and comes from s3://bucket/killed/t")
-    assert here.lines[begun + 1] == "t goes on from its newest checkpoint"
+    begun = here.lines.index("t was started before, and is copied from s3://bucket/killed/t")
+    assert here.lines[begun + 1] == "t resumes from its newest checkpoint"
     body = s3.get_object(Bucket="bucket", Key="killed/t/model.safetensors")["Body"].read()
     assert body == Run.open(tmp_path / "runs" / "whole").model.read_bytes()
 

@@ -273,7 +273,7 @@ def test_a_slurm_that_does_not_answer_says_nothing_of_a_runner(tarmac, listed, w
     row, _ = listed()
     assert row["state"] == "queued"
     # It stands for all runs that are listed, so it names the job of none.
-    message = "job cannot be queried, Slurm does not answer: squeue: said nothing"
+    message = "job cannot be queried, Slurm does not answer: squeue: printed nothing"
     assert row["runner_note"] == message
 
 

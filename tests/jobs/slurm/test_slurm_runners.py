@@ -182,7 +182,7 @@ def test_a_runner_that_slurm_does_not_know_has_ended_and_silence_is_no_end(recor
     assert silent.kind == "unknown"
     assert silent.words.endswith("Slurm does not answer: scontrol: busy (exit code 1)")
     recorded.answer("squeue", "")
-    assert "squeue: said nothing" in SlurmRunners().look(run, 1, "80", SINCE).words
+    assert "squeue: printed nothing" in SlurmRunners().look(run, 1, "80", SINCE).words
 
 
 def test_the_scripts_shell_keeps_slurms_warning_and_gives_the_runners_exit_code(

@@ -106,7 +106,9 @@ def _host(environment: Mapping[str, str], size: int) -> str:
             return first_host(environment[name])
     if environment.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(size):
         return "127.0.0.1"
-    raise RequestError("MASTER_ADDR is not set: the host of rank 0, where all meet", hint=_HINT)
+    raise RequestError(
+        "MASTER_ADDR is not set: the host of rank 0, to which all ranks connect", hint=_HINT
+    )
 
 
 def first_host(nodes: str) -> str:

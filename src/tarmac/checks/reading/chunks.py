@@ -107,7 +107,7 @@ def _refuse_binary(first: bytes, name: str) -> None:
     for magic, command in _PACKED.items():
         if first.startswith(magic):
             raise RequestError(
-                f"{name} is packed",
+                f"{name} is compressed",
                 hint=f"{command} {quoted(PurePath(name))} | tarmac check --read -",
             )
     num_control = len(first) - len(first.translate(None, _CONTROL))

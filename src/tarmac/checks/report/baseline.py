@@ -41,7 +41,7 @@ class Baseline:
         why = differing_model(self._report.inventory, inventory)
         if why:
             raise RequestError(
-                f"{self._path}: of another model of machine: {why}",
+                f"{self._path}: from another model of machine: {why}",
                 hint="Save one of this model: tarmac check --save FILE",
             )
 

@@ -91,7 +91,7 @@ def read_gate(
     # Renamed codes are accepted by their old names.
     only, skip = ([find_failure(code).code for code in codes] for codes in (only, skip))
     if both := {*only} & {*skip}:
-        raise RequestError(f"{', '.join(sorted(both))} cannot be looked for alone and be skipped")
+        raise RequestError(f"{', '.join(sorted(both))} cannot be both in --only and in --skip")
     if fail_on not in (None, *SEVERITY):
         raise unknown_name("level", str(fail_on), dict.fromkeys(SEVERITY, ""))
     conditions = parse_requirements(require)
@@ -104,7 +104,7 @@ def read_gate(
     if rates and not has_rates:
         source = f"{rates[0].source}: " if rates[0].source else ""
         raise RequestError(
-            f"{source}{rates[0].text} is requested, and a quick check measures no rates",
+            f"{source}{rates[0].text} is requested, but a quick check measures no rates",
             hint="Leave out --quick, or the rates",
         )
     decides_alone = bool(require) and expect is None and against is None

@@ -58,7 +58,7 @@ def _cases(report: Report) -> Iterator[ET.Element]:
         if requirement.met is False:
             _add(case, "failure", f"found {requirement.found}", "requirement")
         elif requirement.met is None:
-            _add(case, "error", f"could not be told: {requirement.found}", "requirement")
+            _add(case, "error", f"could not be checked: {requirement.found}", "requirement")
         yield case
     for finding in report.skipped:
         case = _case("skipped", finding.code)

@@ -30,7 +30,7 @@ def nagios_status(report: Report) -> int:
 def render_nagios(report: Report) -> str:
     """Return the plugin's output, with a newline at the end."""
     warnings = [finding.title for finding in report.findings if finding.level == "warning"]
-    messages = [*say_problems(report)] or warnings or ["all holds"]
+    messages = [*say_problems(report)] or warnings or ["all requirements hold"]
     first = f"TARMAC {_STATES[nagios_status(report)]} - {_plain('; '.join(messages))}"
     data = " ".join(_perfdata(report))
     lines = [f"{first} | {data}"]

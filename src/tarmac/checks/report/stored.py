@@ -36,7 +36,7 @@ def read_report(path: Path) -> Report:
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version is None or "inventory" not in content:
         raise RequestError(
-            f"{path}: no report of tarmac check", hint="Make one: tarmac check --json > FILE"
+            f"{path}: not a report of tarmac check", hint="Make one: tarmac check --json > FILE"
         )
     if version != SCHEMA_VERSION:
         raise RequestError(
@@ -49,7 +49,7 @@ def read_report(path: Path) -> Report:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise RequestError(f"{path}: no whole report: {where}: {first['msg']}") from error
+        raise RequestError(f"{path}: incomplete report: {where}: {first['msg']}") from error
 
 
 def hardware_facts(inventory: Inventory) -> dict[str, str]:

@@ -142,7 +142,7 @@ def _too_hot(gpu: Gpu, load: UnderLoad) -> str | None:
     seen = []
     limits, margin = gpu.temperature_limits_c, load.temperature_margin_c
     if margin is not None and margin < 0:
-        seen.append(f"{-margin} °C above the highest temperature it is made to work at")
+        seen.append(f"{-margin} °C above its maximum operating temperature")
     # Since Ada the margin counts, and the GPU's threshold is no longer maintained.
     operating = limits.get("operating") if margin is None else None
     for part, hottest, limit in (

@@ -112,7 +112,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         """Return width and height, or fail."""
         width, x, height = str(value).partition("x")
         if not (x and width.isdecimal() and height.isdecimal()):
-            self.fail(f"{value!r} is no size, expected WIDTHxHEIGHT such as 224x224", param, ctx)
+            self.fail(f"{value!r} is not a size, expected WIDTHxHEIGHT such as 224x224", param, ctx)
         return int(width), int(height)
 
 

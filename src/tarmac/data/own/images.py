@@ -214,10 +214,10 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     except TarmacError:
         raise
     except UnidentifiedImageError as error:
-        raise TarmacError(f"{path} is no image of a form that Pillow reads") from error
+        raise TarmacError(f"{path} is not an image that Pillow can read") from error
     # Pillow's readers raise anything for a broken file: OSError, SyntaxError, struct.error.
     except Exception as error:
-        raise TarmacError(f"{path} is no image that can be read: {error}") from error
+        raise TarmacError(f"{path} is not a readable image: {error}") from error
 
 
 def _decoded(

@@ -49,7 +49,7 @@ def read_tables(
     Raises:
         MissingExtraError: pyarrow is not installed.
         RequestError: The table lacks a named column, or has no column left for the inputs.
-        TarmacError: A table cannot be read, or a value is no number. The message names the row and
+        TarmacError: A table cannot be read, or a value is not a number. The message names the row and
             the column.
     """
     paths = [path for path in (train, test) if path is not None]
@@ -176,7 +176,7 @@ def _check_utf8(file: IO[bytes], path: Path) -> str:
             )
             kind = "UTF-16" if is_utf16 else "WINDOWS-1252"
             raise TarmacError(
-                f"{path}:{line}: byte 0x{error.object[error.start]:02x} is no UTF-8",
+                f"{path}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8",
                 hint=f"Perhaps it is in {kind}:\n"
                 f"iconv -f {kind} -t UTF-8 {quoted(path)} > converted.csv",
             ) from error

@@ -42,7 +42,7 @@ async def _ask(url: str, where: str) -> None:
         limit_s = ANSWER_TIMEOUT_S if is_connected else CONNECT_TIMEOUT_S
         raise TarmacError(
             f"{where}: {without_password(url)} does not answer in {limit_s} s",
-            hint="A mirror is named as a channel by its URL; proxies by HTTPS_PROXY.",
+            hint="To use a mirror, give its URL as a channel; to use a proxy, set HTTPS_PROXY.",
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL):
         return

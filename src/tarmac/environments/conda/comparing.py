@@ -47,7 +47,7 @@ def refuse_difference(prefix: Path, path: Path) -> None:
     update = _UPDATES.get(file.form, "").format(prefix=quoted(prefix), file=quoted(path))
     raise RequestError(
         f"environment: {prefix} differs from {path}: {differences[0]}{more}",
-        hint=f"Bring it there: {update}" if update else None,
+        hint=f"Update it: {update}" if update else None,
     )
 
 

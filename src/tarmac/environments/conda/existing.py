@@ -61,7 +61,7 @@ def _find(spec: CondaSpec, base: Path) -> Path:
         path = placed(spec.prefix, base)
         if not (path / "conda-meta").is_dir():
             raise RequestError(
-                f"environment: {path} is no environment of conda's: it has no conda-meta"
+                f"environment: {path} is not a conda environment: it has no conda-meta"
             )
         return path
     known = _known_prefixes(os.environ)

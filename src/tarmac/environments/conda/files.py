@@ -183,9 +183,7 @@ def _selected(text: str, platform: str) -> str:
 
 def _read_environment(document: Document, path: Path, text: str, platform: str) -> CondaFile:
     if not isinstance(document.value, dict):
-        raise RequestError(
-            f"{path} is no environment of conda's, expected channels and dependencies"
-        )
+        raise RequestError(f"{path} is not a conda environment, expected channels and dependencies")
     try:
         content = _Environment.model_validate(_written(document))
     except ValidationError as error:

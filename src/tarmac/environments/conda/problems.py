@@ -68,7 +68,7 @@ def problem_of(text: str, channels: Sequence[str]) -> Problem:
 
 def _of_driver(package: str, version: str) -> Problem:
     return Problem(
-        f"{package} needs a driver with CUDA {version}, which this machine has not",
+        f"{package} needs a driver with CUDA {version}, which this machine does not have",
         "Where the task runs decides: a node with a newer driver, or an older package.",
     )
 
@@ -85,7 +85,7 @@ def _of_requirements(needs: Sequence[tuple[str, str, str]], where: str) -> Probl
                     "Ask for other versions of one of them.",
                 )
     for package, name, version in needs[:1]:
-        return Problem(f"{package} needs {name} {version}, which is not to be had in {where}")
+        return Problem(f"{package} needs {name} {version}, which is not available in {where}")
     return None
 
 
@@ -118,12 +118,12 @@ def _of_others(text: str) -> Problem:
             hint = "Log in as part of the channel's URL: https://USER:PASSWORD@HOST/CHANNEL"
         is_theirs = answer[1].startswith("5")
         if is_theirs:
-            hint = "Its server is in trouble: try again later, or name a mirror by its URL."
+            hint = "Its server has a problem: try again later, or name a mirror by its URL."
         return Problem(f"{match[1]} answers {status}", hint, is_request=not is_theirs)
     if match := _URL.search(text):
         return Problem(
             f"{match[1]} cannot be reached: {reason}",
-            "A mirror is named as a channel by its URL; proxies by HTTPS_PROXY.",
+            "To use a mirror, give its URL as a channel; to use a proxy, set HTTPS_PROXY.",
             is_request=False,
         )
     advice = None

@@ -55,7 +55,8 @@ class CondaRecipe:
         if pip is not None:
             if not (path / "bin" / "python").exists():
                 raise RequestError(
-                    f"environment: {self.file.path}: pip's packages need python among the others"
+                    f"environment: {self.file.path}: pip packages need python among the conda "
+                    "packages"
                 )
             # A lock lists all dependencies itself.
             alone = ["--no-deps"] if self.file.form == "lock" else []
@@ -189,8 +190,8 @@ async def _near(name: str, gateway: Any, file: CondaFile) -> str | None:
     names = [package.normalized for package in await gateway.names(channels, platforms)]
     if name not in names:
         close = difflib.get_close_matches(name, names, n=3)
-        return f"Near to it: {', '.join(close)}" if close else None
+        return f"Similar: {', '.join(close)}" if close else None
     by_channel = await gateway.query(channels, platforms, [name], recursive=False)
     versions = {record.version for records in by_channel for record in records}
     newest = [str(version) for version in sorted(versions, reverse=True)[:5]]
-    return f"There is {', '.join(newest)}"
+    return f"Available: {', '.join(newest)}"

@@ -48,10 +48,12 @@ def pipeline_notes(document: Document, path: Path, pipeline: Pipeline) -> list[s
         hint = f"; did you mean {near[0]!r}?" if near else ""
         where = _where(document, (*path, *inner))
         shown = show_path((*path, *inner))
-        notes.append(f"{where}: {shown} is no field of HKube's, and is kept{hint}")
+        notes.append(f"{where}: {shown} is not a field of HKube's, and is kept{hint}")
     if len(unknown) > _MAX_NOTES:
         more = f"{len(unknown) - _MAX_NOTES:,} more keys"
-        notes.append(f"{_where(document, path)}: and {more} are no fields of HKube's, and are kept")
+        notes.append(
+            f"{_where(document, path)}: and {more} are not fields of HKube's, and are kept"
+        )
     return notes
 
 

@@ -216,28 +216,28 @@ def cluster_faults(pipeline: Pipeline) -> Iterator[Fault]:
     if pipeline.kind == "stream":
         yield Fault(
             ("kind",),
-            "a streaming pipeline runs in a cluster only, where its nodes live at once and send "
-            "each other messages",
+            "a streaming pipeline runs in a cluster only, where its nodes run at the same time "
+            "and exchange messages",
         )
     triggers, hooks = pipeline.triggers, pipeline.webhooks
     if triggers is not None and triggers.pipelines:
         yield Fault(
             ("triggers", "pipelines"),
-            "other pipelines' results start it in a cluster, and nothing waits for them here: "
-            "take it out to run it here",
+            "in a cluster, results of other pipelines start it; nothing starts it here: remove "
+            "it to run the pipeline here",
         )
     if triggers is not None and triggers.cron is not None and triggers.cron.enabled:
         yield Fault(
             ("triggers", "cron"),
-            "a cluster starts it by the clock, and nothing does here but cron itself: take it "
-            "out to run it here",
+            "a cluster starts it on a schedule; here only cron can: remove it to run the "
+            "pipeline here",
         )
     for name in ("progress", "result"):
         if hooks is not None and getattr(hooks, name):
             yield Fault(
                 ("webhooks", name),
-                "a cluster's own service calls it, and nothing does here: take it out to run "
-                "it here",
+                "in a cluster, a service calls it; nothing calls it here: remove it to run the "
+                "pipeline here",
             )
     for number in range(len(pipeline.options.debug_override)):
         yield Fault(("options", "debugOverride", number), f"debug: {_CLUSTER_KINDS['debug']}")

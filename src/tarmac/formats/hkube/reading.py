@@ -144,7 +144,7 @@ class _Reader:
 
     def read(self, value: Any) -> tuple[Job, Definition] | None:
         if not isinstance(value, dict):
-            self._refuse(self._path, f"{value!r} is no algorithm definition")
+            self._refuse(self._path, f"{value!r} is not an algorithm definition")
             return None
         if is_pipeline(value):
             key = "nodes" if "nodes" in value else "flowInput"
@@ -280,7 +280,7 @@ class _Reader:
             self._note(path, f"runs {where}, and not the image {definition.algorithm_image}")
         if definition.cpu == 0:
             path = fields["cpu"].path
-            self._note(path, f"0 sets nothing aside in HKube; here {_DEFAULT_CPU} is taken")
+            self._note(path, f"0 reserves nothing in HKube; here {_DEFAULT_CPU} is used")
 
     def _note_the_rest(self, fields: Mapping[str, Field], name: str) -> None:
         idle = [
@@ -302,9 +302,9 @@ class _Reader:
         for key, field in unknown[:_MAX_NOTES]:
             near = difflib.get_close_matches(key, KNOWN, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            self._note(field.path, f"is no field of HKube's, and is kept{hint}", separator="")
+            self._note(field.path, f"is not a field of HKube's, and is kept{hint}", separator="")
         if len(unknown) > _MAX_NOTES:
-            more = f"{len(unknown) - _MAX_NOTES:,} more of its keys are no fields of HKube's"
+            more = f"{len(unknown) - _MAX_NOTES:,} more of its keys are not fields of HKube's"
             self._note(unknown[_MAX_NOTES][1].path, f"and {more}, and are kept", separator="")
 
     def _note(self, path: Path, message: str, *, separator: str = ":") -> None:

@@ -21,7 +21,7 @@ MAX_TASK_ID_BYTES = 200
 # Keys of an algorithm's input as an object, from HKube's `initialize` and exec/algorithm.
 _KEYS = {
     "input": "a list, what the algorithm gets",
-    "taskId": "the task's name: another run with it goes on with the task",
+    "taskId": "the task's name: another run with the same name resumes the task",
     "name": "the algorithm's",
     "debug": "whether a developer's process does the task",
 }
@@ -172,16 +172,14 @@ def _run(input_data: Any, name: Any) -> dict[str, Any]:
     if isinstance(input_data, list):
         return {"name": name, "input": input_data}
     if not isinstance(input_data, dict):
-        raise InputError(
-            "an algorithm's input is a list, of what it is given: [...]", (), hint=form
-        )
+        raise InputError("an algorithm's input is a list of its arguments: [...]", (), hint=form)
     for key in input_data:
         if key not in _KEYS:
             error = unknown_name("key of an algorithm's input", key, _KEYS)
             raise InputError(error.message, (key,), hint=f"{form}\n{error.hint}")
     run = {key: value for key, value in input_data.items() if value is not None}
     if not isinstance(run.get("input", []), list):
-        raise InputError("input is no list", ("input",), hint=form)
+        raise InputError("input is not a list", ("input",), hint=form)
     fault = task_id_fault(run.get("taskId", "none"))
     if fault is not None:
         raise InputError(f"taskId {fault}", ("taskId",))

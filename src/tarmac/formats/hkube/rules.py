@@ -168,7 +168,7 @@ def url(value: Any) -> str:
 def variable(value: Any) -> Any:
     """Return a variable's value: a scalar, or a mapping with a reference as its first key."""
     if isinstance(value, list):
-        raise ValueError("a list is no value of a variable")  # noqa: TRY004 - Pydantic wants it
+        raise ValueError("a list cannot be the value of a variable")  # noqa: TRY004 - Pydantic wants it
     if isinstance(value, dict):
         kind = str(next(iter(value), None))
         if kind not in _REFERENCES:

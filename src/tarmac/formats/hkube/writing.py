@@ -100,7 +100,7 @@ def notes_for_hkube(job: Job) -> list[str]:
         notes.append(f"{job.name}: left out for HKube: {', '.join(lost)}")
     memory = _only_task(job).resources.memory
     if memory is None:
-        notes.append(f"{job.name}: no memory is said, for which HKube takes 256Mi")
+        notes.append(f"{job.name}: no memory is set, so HKube uses 256Mi")
     elif memory < LEAST_MEMORY_MI * 2**20:
         notes.append(f"{job.name}: mem is {LEAST_MEMORY_MI}Mi, the least that HKube takes")
     return notes
@@ -166,7 +166,7 @@ def _read_again(original: dict[str, Any] | None) -> Job | None:
 def _only_task(job: Job) -> Task:
     tasks = list(itertools.islice(plan_tasks(job, pathlib.Path()), 2))
     if len(tasks) != 1:
-        raise RequestError(f"{job.name} has several tasks, and an algorithm is one")
+        raise RequestError(f"{job.name} has several tasks, but an algorithm is a single task")
     return tasks[0]
 
 
@@ -181,7 +181,7 @@ def _definition_of(job: Job) -> dict[str, Any]:
         definition["algorithmImage"] = task.environment.image
     else:
         raise RequestError(
-            f"{job.name} has no image, and HKube's algorithms are images",
+            f"{job.name} has no image, but HKube's algorithms are images",
             hint="Give it one: environment: {image: NAME}",
         )
     definition["cpu"] = task.resources.cpus

@@ -28,8 +28,8 @@ def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Read
     document = documents[-1]
     line, column = document.place_of(("run",))
     raise RequestError(
-        f"{document.name}:{line}:{column}: run: this is a task of SkyPilot's, which is written "
-        "here and not read",
+        f"{document.name}:{line}:{column}: run: this is a task of SkyPilot's: Tarmac writes such "
+        "files, but does not read them",
         hint="sky launch takes it; tarmac run takes the job that it carries",
     )
 

@@ -85,7 +85,7 @@ def _any_of(job: Job, tasks: Sequence[Task], gpus: int, gpu_memory: int) -> dict
         name = "gpus" if number is None else "gpu_memory"
         greedy = max(tasks, key=lambda task: getattr(task.resources, name) or 0)
         raise Unwritable(
-            f"{job.name}: a task asks for {wanted}, and no machine of SkyPilot's has them",
+            f"{job.name}: a task asks for {wanted}, and no machine of SkyPilot has them",
             hint="Spread it over machines: resources: {nodes: 2, gpus: 8}"
             if number is None
             else "The largest that Tarmac offers it is an H200, of 141 GB",
@@ -139,14 +139,14 @@ def _of_pool(
     dedicated, spot = _counts(pool)
     if dedicated + spot > 1:
         notes.append(
-            f"{job.name}: its pool has {dedicated + spot} machines, and one is opened, whose room "
-            "the tasks share"
+            f"{job.name}: its pool has {dedicated + spot} machines, but only one is opened, and "
+            "the tasks share it"
         )
     if spot and not dedicated:
         resources["use_spot"] = True
         notes.append(
-            f"{job.name}: low_priority is a spot machine, which is not stopped when it is idle, as "
-            "Azure's cannot be: end it yourself"
+            f"{job.name}: low_priority is a spot machine, which Azure cannot stop when it is "
+            "idle: end it yourself"
         )
     else:
         resources["autostop"] = {"idle_minutes": _IDLE_MINUTES}

@@ -56,7 +56,8 @@ def write_skypilot(job: Job, directory: Path) -> tuple[str, list[str]]:
     """
     if job.pipeline is not None:
         raise Unwritable(
-            f"{job.name} is a pipeline, and a SkyPilot task runs a job whose tasks are known",
+            f"{job.name} is a pipeline, but a SkyPilot task needs a job with tasks known in "
+            "advance",
             hint="On a machine that you have opened: tarmac run FILE",
             path=("pipeline",),
         )
@@ -129,9 +130,9 @@ def _nodes(job: Job, tasks: Sequence[Task]) -> int:
         )
     if isinstance(many[0].environment, Container):
         raise Unwritable(
-            f"{job.name}: task {many[0].name!r} runs on several nodes in a container, which is not "
-            "told of the other machines",
-            hint="Give it requirements in the image's place, or run it on a cluster: "
+            f"{job.name}: task {many[0].name!r} runs on several nodes in a container, which does "
+            "not know the other machines",
+            hint="Use requirements instead of the image, or run it on a cluster: "
             "tarmac run FILE --on slurm",
             path=place_in_job(job, many[0], "resources", "nodes"),
         )

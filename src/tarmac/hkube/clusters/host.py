@@ -270,7 +270,7 @@ class ClusterHost:
         if _is_same(flight.work, work):
             flight.work = work
             return flight
-        self._driver.end(flight.attempt, "its input is another one by now")
+        self._driver.end(flight.attempt, "its input has changed")
         await flight.finished
         return None
 

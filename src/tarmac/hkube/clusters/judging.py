@@ -37,12 +37,12 @@ def ending_without_word(finished: Finished, work: Work, directory: Path) -> Endi
     if finished.outcome == "interrupted":
         why = "stopped"
     elif finished.outcome == "succeeded":
-        message = "its node says that it has succeeded, and its result has not come"
+        message = "its node reports success, but its result is missing"
     else:
         why = _WHY.get(finished.cause, "crash")
     if why == "crash" and finished.cause not in DISTURBANCES:
         line = last_line(directory / "stderr")
-        message += f"; it said: {line}" if line else ""
+        message += f"; its last line: {line}" if line else ""
     return Ending(
         work=work,
         why=why,

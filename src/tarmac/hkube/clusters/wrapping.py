@@ -169,8 +169,9 @@ def _within(algorithm: Algorithm) -> dict[str, Any]:
         command = ("sh", "-c", command)
     if not (*first, *(command or ())):
         raise RequestError(
-            f"algorithm {algorithm.name} has no command, and Tarmac begins first in its container",
-            hint=f"Say what its image starts, and have Tarmac in it ({install_hint('hkube')}):\n"
+            f"algorithm {algorithm.name} has no command, but Tarmac starts first in its container",
+            hint="Write the command of its image, and install Tarmac in it "
+            f"({install_hint('hkube')}):\n"
             f"  options: {{tarmac: {{environment: {{image: "
             f"{environment.image}}}, command: [python, app.py]}}}}",
         )

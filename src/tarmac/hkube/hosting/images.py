@@ -88,14 +88,14 @@ async def listening_host(template: Task) -> str:
     if network == "none":
         raise TarmacError(
             f"{template.name}: without a network its container cannot reach its worker",
-            hint="Leave network away, which is host, or name one of the engine's.",
+            hint="Leave network out for the host's network, or name one of the engine's.",
         )
     engine = engine_program(container.engine)
     if is_podman(engine):
         raise TarmacError(
-            f"{template.name}: in a network of Podman's a container cannot reach its worker: that "
-            "listens before, and the network's gateway is there once a container is",
-            hint="Leave network away, which is host.",
+            f"{template.name}: in a Podman network a container cannot reach its worker: the "
+            "worker listens before the network has a gateway",
+            hint="Leave network out for the host's network.",
         )
     process = await asyncio.create_subprocess_exec(
         *(engine, "network", "inspect", "--format", _GATEWAY, network),

@@ -182,7 +182,7 @@ class InstanceLifecycle:
         finished = await ended
         if finished.outcome != "succeeded":
             reason = last_line(attempt.directory / "stderr") or finished.reason
-            raise TarmacError(f"image {image} cannot be had: {reason}")
+            raise TarmacError(f"image {image} cannot be pulled: {reason}")
 
     async def _open_place(self, hosted: Hosted) -> None:
         """Create the folders of the next instance, and listen for its connection."""

@@ -286,8 +286,8 @@ class Pool:
         self._deadlocked_since = None
         hosted = self._roster.hosted[entry.work.algorithm]
         message = (
-            f"{hosted.reported_reason or 'it cannot begin'}, all by tasks that wait for others "
-            f"that they have started: {', '.join(names)}. Give their algorithms fewer instances "
+            f"{hosted.reported_reason or 'it cannot start'}, all used by tasks that wait for tasks "
+            f"they have started: {', '.join(names)}. Give their algorithms fewer instances "
             "(maxWorkers), or less cpu, mem and gpu"
         )
         ending = Ending(work=entry.work, why="refused", message=message)

@@ -33,7 +33,7 @@ _FREE_MESSAGES = 2000
 _PAUSE_EVERY = 250
 _PAUSE_S = 0.05
 # Close codes for errors of the client (RFC 6455, 7.4.1): protocol, no UTF-8, too big.
-_BREACHES = {1002: "its frames break the protocol", 1007: "its text is no UTF-8"}
+_BREACHES = {1002: "its frames break the protocol", 1007: "its text is not UTF-8"}
 _TOO_BIG = 1009
 
 

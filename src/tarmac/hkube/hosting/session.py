@@ -160,7 +160,7 @@ class Session:
             return await exchange.ended
         finally:
             if not exchange.ended.done() or exchange.ended.cancelled():
-                self._unusable = self._unusable or "a task of it was given up"
+                self._unusable = self._unusable or "a task of it was abandoned"
             exchange.close()
             self._exchange = None
             if self._watch is not None:
@@ -293,7 +293,7 @@ class Session:
 
     async def _refuse_data_source(self, data: Any) -> None:
         request = data.get("requestId") if isinstance(data, dict) else None
-        error = "data sources are part of an HKube cluster, and not here"
+        error = "data sources exist only in an HKube cluster"
         await self._answer(Message("dataSourceResponse", {"requestId": request, "error": error}))
 
     async def _answer(self, message: Message) -> None:
@@ -330,11 +330,11 @@ class Session:
             unheard_s = now - self._listener.heard_at
             if is_silent:
                 self._crash(
-                    f"the algorithm says nothing for {self._disconnected_s:g} s, not even that it "
-                    "is alive: its answer may be lost"
+                    f"the algorithm has sent nothing for {self._disconnected_s:g} s, not even a "
+                    "heartbeat: its answer may be lost"
                 )
             elif exchange.says_alive and unheard_s >= 2 * self._alive_s:
-                self._crash(f"the algorithm gave no sign of life for {2 * self._alive_s:g} s")
+                self._crash(f"the algorithm sent no heartbeat for {2 * self._alive_s:g} s")
             elif exchange.says_alive and unheard_s >= self._alive_s:
                 # The algorithm's thread may just be busy; its websocket library answers pings.
                 self._ping()

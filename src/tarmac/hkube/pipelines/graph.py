@@ -142,7 +142,7 @@ def _nodes_of(
         if source.root not in nodes:
             what = f"there is no node {source.root}"
             if source.node is None:
-                what = "data sources are in HKube's cluster alone"
+                what = "data sources exist only in an HKube cluster"
             raise RequestError(f"pipeline {pipeline.name}: node {name} takes {source.text}: {what}")
         yield source.root
 

@@ -147,7 +147,7 @@ class PipelineState:
     def _ended(self, task: NodeTask, outcome: Any) -> Sequence[NodeTasks]:
         node, index = self._graph.nodes.get(task.node), task.batch_index
         if node is None or not _is_open(node, self._progress[task.node], index):
-            raise ValueError(f"{task.name} is no task that has begun and not ended")
+            raise ValueError(f"{task.name} is not a running task")
         if self.stopped_for:
             return ()
         return self._advance((), ((node, index, outcome),))

@@ -41,12 +41,12 @@ def decode(frame: str | bytes, encoding: Encoding) -> Message:
     try:
         fields = load_value(frame, encoding)
     except ProtocolError as error:
-        raise ProtocolError(f"a frame is no message: {error.message}") from error
+        raise ProtocolError(f"a frame is not a message: {error.message}") from error
     if not isinstance(fields, dict):
-        raise ProtocolError(f"a frame is no message: it is a {type(fields).__name__}, no object")
+        raise ProtocolError(f"a frame is not a message: it is a {type(fields).__name__}, no object")
     command = fields.get("command")
     if not isinstance(command, str):
-        raise ProtocolError("a frame is no message: its 'command' is no text")
+        raise ProtocolError("a frame is not a message: its 'command' is not a text")
     fault = fields.get("error")
     if fault is not None and not isinstance(fault, dict):
         fault = {"message": str(fault)}

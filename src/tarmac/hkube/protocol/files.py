@@ -31,7 +31,7 @@ def read_made(
         with os.fdopen(os.open(parts[-1], flags, dir_fd=folder), "rb") as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
-                raise ProtocolError("it is no file")
+                raise ProtocolError("it is not a file")
             if about.st_size > max_bytes:
                 raise ProtocolError(f"it has {about.st_size} bytes, more than {max_bytes}")
             content = file.read(max_bytes)

@@ -89,7 +89,7 @@ def load_value(data: str | bytes | memoryview, encoding: Encoding) -> Any:
         bson.errors.BSONError,
         msgpack.exceptions.UnpackException,
     ) as error:
-        raise ProtocolError(f"it is no {_NAMES[encoding]}: {_first_line(error)}") from error
+        raise ProtocolError(f"it is not {_NAMES[encoding]}: {_first_line(error)}") from error
     return value
 
 
@@ -177,7 +177,9 @@ def _plain_leaf(value: Any) -> Any:
         return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
     if isinstance(value, bson.ObjectId | bson.Decimal128):
         return str(value)
-    raise ProtocolError(f"it has a value of the type {type(value).__name__}, which JSON has not")
+    raise ProtocolError(
+        f"it has a value of the type {type(value).__name__}, which JSON does not support"
+    )
 
 
 def _key(key: Any) -> str:
@@ -244,7 +246,10 @@ def _why_not(value: Any, encoding: Encoding, error: Exception) -> str:
                 "msgpack or bson (WORKER_ALGORITHM_ENCODING)"
             )
         if type(part) not in _LEAVES | _CONTAINERS:
-            return f"{where} is of the type {type(part).__name__}, which {_NAMES[encoding]} has not"
+            return (
+                f"{where} is of the type {type(part).__name__}, which {_NAMES[encoding]} does "
+                "not support"
+            )
     return f"{_NAMES[encoding]} cannot carry it: {_first_line(error)}"
 
 

@@ -58,7 +58,9 @@ def run_pipeline(
         base = Path(job).resolve().parent
         job = _read(Path(job), input_data, None if algorithms is None else Path(algorithms))
     elif input_data is not None or algorithms is not None:
-        raise RequestError("a job has its input and its algorithms in it", hint="Give its file.")
+        raise RequestError(
+            "a Job already contains its input and its algorithms", hint="Pass the path of its file."
+        )
     request = RunRequest(
         output=None if output is None else Path(output),
         concurrency=concurrency,

@@ -93,7 +93,7 @@ def _expand_node(node: Node, stored: Mapping[str, Pipeline], chain: tuple[str, .
     if not isinstance(name, str):
         raise RequestError(f"node {node.node_name} must have spec with name")
     if name in chain:
-        raise RequestError(f"pipelines name each other in a circle: {' > '.join((*chain, name))}")
+        raise RequestError(f"pipelines include each other in a cycle: {' > '.join((*chain, name))}")
     if name not in stored:
         error = unknown_name("pipeline", name, dict.fromkeys(stored, ""))
         raise RequestError(f"node {node.node_name}: {error.message}", hint=error.hint)

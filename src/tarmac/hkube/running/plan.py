@@ -119,7 +119,7 @@ def _refuse_unknown(
         if name in chain:
             circle = " > ".join((*chain, name))
             raise RequestError(
-                f"node {node.node_name}: pipelines tune each other in a circle: {circle}"
+                f"node {node.node_name}: pipelines tune each other in a cycle: {circle}"
             )
         if name not in stored:
             error = unknown_name("pipeline", name, dict.fromkeys(stored, ""))
@@ -137,5 +137,5 @@ def _refuse_algorithm(node: str, name: str, algorithms: Mapping[str, Algorithm])
     error = unknown_name("algorithm", name, dict.fromkeys(algorithms, ""))
     raise RequestError(
         f"node {node}: {error.message}",
-        hint=f"{error.hint}\nSay where its definition lies: --algorithms DIR",
+        hint=f"{error.hint}\nName the directory of its definition: --algorithms DIR",
     )

@@ -82,7 +82,7 @@ class Connection:
             parse_uri(url)
         except (InvalidURI, ValueError) as error:
             raise RequestError(
-                f"{without_password(url)} is no URL of a websocket",
+                f"{without_password(url)} is not a websocket URL",
                 hint="Set WORKER_SOCKET_URL, such as ws://127.0.0.1:3000",
             ) from error
         self._url = f"{url}{Link(encoding=encoding).query}"

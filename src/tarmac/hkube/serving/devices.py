@@ -40,7 +40,7 @@ def read_asked(environment: Mapping[str, str]) -> Asked | None:
             device plug-in and Tarmac name a process's GPUs.
 
     Raises:
-        RequestError: ``TARMAC_GPUS`` is no number of GPUs.
+        RequestError: ``TARMAC_GPUS`` is not a number of GPUs.
     """
     text = environment.get(_ASKED, "").strip()
     if text:
@@ -75,10 +75,10 @@ def why_too_few(requested: Asked, request: str, devices: Sequence[Device]) -> st
         else f"{requested.number} GPUs were"
     )
     if devices[0].type == "cpu":
-        return f"{many} asked for ({requested.why}), and there is none to compute on"
+        return f"{many} requested ({requested.why}), but none is usable"
     if request in ("auto", "all") and len(devices) < requested.number:
         here = "there is 1" if len(devices) == 1 else f"there are {len(devices)}"
-        return f"{many} asked for ({requested.why}), and {here} to compute on"
+        return f"{many} requested ({requested.why}), but {here}"
     return ""
 
 
@@ -101,7 +101,7 @@ def refuse_fewer_gpus(devices: str, environment: Mapping[str, str]) -> None:
         return
     is_cpu = available_devices[0].type == "cpu"
     reason = why_on_cpu() if is_cpu else name_left_out()
-    choice = "a CPU all the same" if is_cpu else "those that are here"
+    choice = "a CPU anyway" if is_cpu else "the GPUs that are here"
     value = '"cpu"' if is_cpu else f'"{len(available_devices)}"'
     raise RequestError(
         f"{message}: {reason}" if reason else message,

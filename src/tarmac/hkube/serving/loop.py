@@ -154,7 +154,7 @@ class Loop(Generic[_R]):
                 self._say(f"connected to {without_password(self._url)}")
                 self._send_unsent()
             case PassedOver():
-                self._say(f"a frame is passed over: {event.reason}")
+                self._say(f"a frame is ignored: {event.reason}")
             case GivenUp():
                 self._given_up = event
             case _Progress():
@@ -178,7 +178,7 @@ class Loop(Generic[_R]):
 
     def _end(self) -> None:
         if self._asks_to_end():
-            raise Interrupted("interrupted; the worker starts the algorithm again where it wants")
+            raise Interrupted("interrupted; the worker may start the algorithm again")
         assert self._given_up is not None
         if self._given_up.holder is not None:
             raise TarmacError(
@@ -275,7 +275,7 @@ class Loop(Generic[_R]):
         if error is not None and not was_stopped and (task.is_told_to_stop or task.is_dropped):
             self._say(f"while it stopped: {describe(error, self._environment)['message']}")
         if task.is_dropped:
-            self._say("the task is stopped, and the worker begins anew")
+            self._say("the task is stopped, and the worker starts over")
         elif task.is_told_to_stop:
             self._say("the task is stopped")
             self._send(Message("stopped"))
@@ -293,7 +293,7 @@ class Loop(Generic[_R]):
         self._send(Message("errorMessage", error=report))
 
     def _ignore(self, message: Message) -> None:
-        self._say(f"{message.command} is passed over: it means nothing to a training now")
+        self._say(f"{message.command} is ignored: a training cannot use it now")
 
     def _send(self, message: Message) -> None:
         """Send a message that must reach the worker, now or after a reconnection."""

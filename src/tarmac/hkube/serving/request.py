@@ -167,7 +167,7 @@ def _output(name: str, value: Any) -> str:
             f"{name}: {location.scheme}:// is not known", hint=f"Use a path, or one of {known}"
         )
     if "\0" in text:
-        raise RequestError(f"{name} is {text[:80]!r}, which no path can be: it has a zero byte")
+        raise RequestError(f"{name} is {text[:80]!r}, which is not a path: it has a zero byte")
     if not location.path and not location.host:
         raise RequestError(f"{name} is empty, expected a directory or s3://bucket/directory")
     # Absolute, because the reader of the result has another working directory.

@@ -144,7 +144,7 @@ class ServedWorkload:
         above = runs.default_output() if request.is_remote else Path(request.output)
         path = above / request.task_id
         if request.is_remote and fetch_run(request.place, path):
-            self._say(f"{request.task_id} was begun already, and comes from {request.place}")
+            self._say(f"{request.task_id} was started before, and is copied from {request.place}")
         if not (path / _RECORD).exists():
             return train(
                 self._reference,
@@ -160,15 +160,15 @@ class ServedWorkload:
         self._refuse_other(run, request)
         if run.record.status == "completed":
             self._refuse_elsewhere(run, request)
-            self._say(f"{request.task_id} is done already")
+            self._say(f"{request.task_id} is already completed")
             with uploaded() as begin:
                 begin(run)
             return run
         has_any = any(run.checkpoints.glob("epoch-*"))
         how = (
-            "goes on from its newest checkpoint"
+            "resumes from its newest checkpoint"
             if has_any
-            else "has no checkpoint, and begins anew"
+            else "has no checkpoint, and starts over"
         )
         self._say(f"{request.task_id} {how}")
         return resume(
@@ -226,7 +226,7 @@ def _scores(run: Run) -> dict[str, float | None]:
 
 def _begun_with(place: str, name: str, before: Any, now: Any) -> RequestError:
     return RequestError(
-        f"{place} was begun with {name} {before}, not {now}",
+        f"{place} was started with {name} {before}, not {now}",
         hint="Name another output, or start the task under another name.",
     )
 

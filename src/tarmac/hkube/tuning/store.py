@@ -124,6 +124,6 @@ class Trials:
             cause = getattr(cause, "orig", None) or cause
             raise TarmacError(
                 f"{self._path}: the trials cannot be kept: {cause}",
-                hint="Is the disk full, or the file not Optuna's? It was left as it is; without it "
-                "tuning begins anew.",
+                hint="Is the disk full, or is it not an Optuna file? It was not changed; without "
+                "it, tuning starts over.",
             ) from error

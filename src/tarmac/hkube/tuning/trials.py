@@ -28,7 +28,7 @@ class TrialEnd:
         number: Number of the trial, from 1.
         of: Number of trials in all.
         params: Values of the trial's parameters, by name.
-        value: Value of the objective pipeline. None: its result is no number.
+        value: Value of the objective pipeline. None: its result is not a number.
         best: Least value so far. None: no trial has a value.
     """
 
@@ -105,5 +105,5 @@ def _value(results: Any) -> tuple[float | None, str]:
     try:
         value = float(result)
     except (TypeError, ValueError, OverflowError):
-        return None, f"{reprlib.repr(result)} is no number"
-    return (None, "nan is no number") if math.isnan(value) else (value, "")
+        return None, f"{reprlib.repr(result)} is not a number"
+    return (None, "nan is not a number") if math.isnan(value) else (value, "")

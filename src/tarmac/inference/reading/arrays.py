@@ -107,5 +107,5 @@ def _member(path: Path, file: Any, name: str) -> NDArray[Any]:
         except ValueError as error:
             raise RequestError(f"{path}: {name} holds objects, expected numbers") from error
     if not isinstance(array, np.ndarray):
-        raise RequestError(f"{path}: {name} is no array, expected {name}.npy in the archive")
+        raise RequestError(f"{path}: {name} is not an array, expected {name}.npy in the archive")
     return array

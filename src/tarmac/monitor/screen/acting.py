@@ -106,7 +106,7 @@ def _processes_of(
     if action.asks_lead:
         raise RequestError("s stops runs of Tarmac; T sends SIGTERM to a process")
     if not key[2].isdecimal():
-        raise RequestError("its number is not known here")
+        raise RequestError("its process ID is not known here")
     return f"process {key[2]}", (int(key[2]),)
 
 
@@ -149,5 +149,5 @@ def _own(pid: int, name: str) -> ProcessIdentity:
     if owner != os.getuid():
         raise RequestError(f"process {pid} of {name} is not yours")
     if pid == os.getpid():
-        raise RequestError("that is this screen itself; q leaves it")
+        raise RequestError("that is this screen itself; q closes it")
     return identity

@@ -151,7 +151,7 @@ def _of_work(
         lines.append((Span(look.clean(work.note), "dim"),))
     gpus = [gpu for gpu in host.gpus if gpu.uuid in work.gpu_uuids]
     if elsewhere:
-        text = f"{elsewhere}: its files are not read here, so neither its log nor its own history"
+        text = f"{elsewhere}: its files are not read here, so its log and history are not shown"
         lines.append((Span(text, "dim"),))
         series = [*_work_series(work, host, history), *_gpu_series(gpus, host, history)]
     else:

@@ -8,7 +8,7 @@ from tarmac.monitor.drawing.states import LETTERS
 _KEYS = (
     ("1 2 3 4", "GPUs, runs, tasks, hosts; Tab goes to the next"),
     ("Up Down", "choose a row; j and k too, and the mouse"),
-    ("Enter", "all that is known of it, with plots and the end of its log; or click twice"),
+    ("Enter", "its details, with plots and the end of its log; or click twice"),
     ("t", "the tree of its processes"),
     ("e", "the environment of its process, secrets hidden"),
     ("l", "the end of its log"),
@@ -20,7 +20,7 @@ _KEYS = (
     ("s", "stop a training with a checkpoint, a search or a job; asks first"),
     ("T", "SIGTERM to its processes; asks first"),
     ("K", "SIGKILL to its processes: nothing is saved; asks first"),
-    ("q", "leave; nothing that is watched notices"),
+    ("q", "leave; running work is not affected"),
 )
 
 

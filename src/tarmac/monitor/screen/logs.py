@@ -43,7 +43,7 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
 
 def log_page_rows(work: Work, look: Look) -> list[Row]:
     """Return `log_rows` for a page, or a row that says that there is no log."""
-    none = (Span("it has no log: it prints where it was started", "dim"),)
+    none = (Span("it has no log: it prints to its terminal", "dim"),)
     return log_rows(work, look) or [Row((), none)]
 
 

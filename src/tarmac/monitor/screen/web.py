@@ -69,12 +69,14 @@ class _GuardedServer(Server):
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if _is_of_another_user(request):
-            raise web.HTTPForbidden(text="this is another user's; see your own: tarmac top --web\n")
+            raise web.HTTPForbidden(
+                text="this page belongs to another user; see your own: tarmac top --web\n"
+            )
         origin = request.headers.get("Origin")
         if request.headers.get("Host") not in self._names or (
             origin is not None and origin.removeprefix("http://") not in self._names
         ):
-            raise web.HTTPForbidden(text="this page is for browsers of this machine alone\n")
+            raise web.HTTPForbidden(text="this page is only for browsers on this machine\n")
         response = await handler(request)
         if not response.prepared:
             if isinstance(response, web.Response) and response.content_type == "text/html":

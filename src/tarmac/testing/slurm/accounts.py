@@ -137,7 +137,7 @@ class Accounts:
         if done.returncode != 0:
             lines = done.stderr.decode(errors="replace").strip().splitlines()
             raise TarmacError(
-                f"MariaDB cannot be set up: {lines[-1] if lines else 'no word of it'}"
+                f"MariaDB cannot be set up: {lines[-1] if lines else 'it printed nothing'}"
             )
 
     @property

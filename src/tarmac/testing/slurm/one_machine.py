@@ -78,7 +78,7 @@ class OneMachineSlurm:
         if accounting:
             require(
                 _ACCOUNTING_PROGRAMS,
-                "what keeps a Slurm's accounts is not installed",
+                "the programs for Slurm's accounting are not installed",
                 ACCOUNTING_PACKAGES,
             )
         if os.geteuid() != 0:
@@ -118,8 +118,8 @@ class OneMachineSlurm:
                 self._end_daemons()
                 if start == _STARTS - 1:
                     raise TarmacError(
-                        f"{ended.name} of the Slurm in {self.directory} ended as it was started",
-                        hint=f"What it said: {self._log(ended.name)}",
+                        f"{ended.name} of the Slurm in {self.directory} ended at its start",
+                        hint=f"Its log: {self._log(ended.name)}",
                     ) from None
             else:
                 return
@@ -198,7 +198,7 @@ class OneMachineSlurm:
         while not is_so():
             if time.monotonic() > end:
                 raise TarmacError(
-                    f"the Slurm of {self.directory} waited until {what}",
+                    f"the Slurm in {self.directory} is not ready in time: it waited until {what}",
                     hint=f"Its logs: {self._configuration.logs}",
                 )
             time.sleep(_LOOK_EVERY_S)

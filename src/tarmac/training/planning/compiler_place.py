@@ -47,7 +47,7 @@ def why_no_compiler() -> str | None:
         return None
     owner = foreign_owner(place)
     reasons = {
-        f"works in {place}, which is no directory": not stat.S_ISDIR(there.st_mode),
+        f"works in {place}, which is not a directory": not stat.S_ISDIR(there.st_mode),
         f"runs what is in {place}, which belongs to {owner}": owner is not None,
         f"runs what is in {place}, which everybody can write": there.st_mode & stat.S_IWOTH,
         f"works in {place}, which cannot be written": not os.access(place, os.W_OK | os.X_OK),

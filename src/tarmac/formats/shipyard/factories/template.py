@@ -15,7 +15,7 @@ from typing import Any
 _FORMAT = re.compile(r"[^{}]{0,12}")
 _LONG_WIDTH = re.compile(r"\d{4,}")
 _CONVERSIONS: Mapping[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
-_TWICE = "a brace that is meant as such is written twice, {{ or }}"
+_TWICE = "write a literal brace twice, {{ or }}"
 
 
 class Template:

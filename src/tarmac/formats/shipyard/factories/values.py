@@ -160,7 +160,7 @@ def _drawn(value: Mapping[str, Any], path: Path, report: Report) -> list[tuple[A
     if count is None:
         return None
     if seed is None:
-        report.note(path, "no seed: 0 is taken, so that what is run is what was shown")
+        report.note(path, "no seed: 0 is used, so that the run equals the preview")
     # Batch Shipyard draws the same numbers from the same seed.
     rng = random.Random(seed or 0)  # noqa: S311 - a sweep, no secret
     integer, distribution = value.get("integer"), value.get("distribution")

@@ -134,8 +134,8 @@ class Expander:
         if kind == "custom":
             self._report.refuse(
                 path,
-                f"its values come from the module {value.get('module')!r}, and a job file runs no "
-                "code: write them out under parametric_sweep, product_iterables or zip",
+                f"its values come from the module {value.get('module')!r}, but a job file runs no "
+                "code: write the values under parametric_sweep, product_iterables or zip",
             )
             return None
         storage = value.get("azure_storage")

@@ -76,7 +76,7 @@ class Volumes:
             return
         elif "$" in source or not source.startswith("/"):
             self._report.refuse(
-                (*place, "host_path"), f"{source!r} is no directory of this machine"
+                (*place, "host_path"), f"{source!r} is not a directory of this machine"
             )
             return
         mount = {"source": source, "target": target}

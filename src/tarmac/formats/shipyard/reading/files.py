@@ -46,7 +46,7 @@ def find_jobs_files(folder: Path) -> list[Path]:
             # A jobs file that lists another one's outputs can be read only after that has ended.
             names = "\n".join(map(quoted, paths))
             raise RequestError(
-                f"{place} has {len(paths)} jobs files, and their order is not said",
+                f"{place} has {len(paths)} jobs files, and their order is unknown",
                 hint=f"Name each by itself, in the order that you need:\n{names}",
             )
         if paths:
@@ -109,7 +109,7 @@ def load(path: Path, text: str) -> Document | None:
         where = place[0] if place is not None else str(path)
         raise RequestError(
             f"{where}: cannot be read as YAML or JSON",
-            hint="What is there is not shown, for the file may hold secrets.",
+            hint="Its content is not shown, because the file may hold secrets.",
         ) from None
     if path.stem == CREDENTIALS and not looks_like_shipyard(document.value):
         raise RequestError(f"{path}:1:1: expected {CREDENTIALS}: with what is secret below it")
