@@ -128,7 +128,7 @@ def test_rates_of_frameworks_that_were_not_named_are_left_out(good):
     ],
 )
 def test_a_baseline_of_another_model_is_refused(good, inventory, words):
-    with pytest.raises(RequestError, match=f"of another model of machine: {re.escape(words)}"):
+    with pytest.raises(RequestError, match=f"from another model of machine: {re.escape(words)}"):
         Baseline(good).refuse_other(inventory)
 
 
@@ -170,7 +170,7 @@ def test_a_report_is_saved_and_stands_against_itself(on_machine, tmp_path):
     before = path.read_text()
     failing = run(*quick, "--save", path, "--fail-on", "note", "--require", "gpus>=9", env=env)
     assert failing.returncode == 1
-    assert "is not written: this machine is no example" in failing.stderr
+    assert "is not written, because this check did not" in failing.stderr
     assert path.read_text() == before
 
 

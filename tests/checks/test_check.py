@@ -251,7 +251,7 @@ def test_every_framework_has_a_probe_and_is_known_by_its_alias():
         (["nosuch"], "unknown framework 'nosuch'\n"),
         (["--require", "luck"], "--require 'luck' is not understood"),
         (["--explain", "omm"], "unknown code 'omm', did you mean 'oom'?"),
-        (["--python", "/no/such/python"], "--python /no/such/python is no program"),
+        (["--python", "/no/such/python"], "--python /no/such/python is not a program"),
         (["--python", "/bin/true"], "--python /bin/true is not Python 3.7 or newer"),
         (["--provision", "torch"], "unknown environment 'torch'"),
         (["--timeout", "0"], "timeout is 0, expected above 0 seconds"),

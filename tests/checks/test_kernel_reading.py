@@ -202,7 +202,7 @@ def test_what_the_kernel_has_forgotten_is_asked_of_the_journal(tmp_path, monkeyp
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     _, read = read_kernel_log()
     assert read.source == "dmesg"
-    assert re.fullmatch(r"dmesg reaches back 0\.0 h only", read.problem)
+    assert re.fullmatch(r"dmesg covers only the last 0\.0 h", read.problem)
     old = (now - datetime.timedelta(days=400)).strftime("%Y-%m-%dT%H:%M:%S+0000")
     program(tmp_path / "bin", "journalctl", f"{old} kernel: Linux\n{forgotten}\n".encode())
     lines, read = read_kernel_log()

@@ -109,7 +109,7 @@ def test_a_line_for_each_device_says_how_many_times_faster_it_is(capsys, is_righ
     )
     print_race(Race("2.13.0", "this Python", 3.0, 4, racers), as_json=False)
     lines = capsys.readouterr().out.splitlines()[1:]
-    words = "12.5 times the CPU" if is_right else "computes other numbers than the CPU"
+    words = "12.5 times the CPU" if is_right else "its results differ from the CPU's"
     assert lines[0] == "  cpu     AMD EPYC, 4 threads   2,000 images/s"
     assert lines[1].startswith(f"  cuda:0  Tesla T4             25,000 images/s  {words}")
     assert len(lines) == 2

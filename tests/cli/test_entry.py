@@ -73,7 +73,7 @@ def test_a_warning_for_users_is_shown_without_a_line_of_code(capsys):
         ('name: a\ncommand: "b\n', "A quote"),
         ("name: a\ncommand: [b\n", "is not closed"),
         ("name: a\ncommand: {{ lr }}\n", "A text that begins with a brace needs quotes"),
-        ("name: a\n  command: b\n", "indented otherwise"),
+        ("name: a\n  command: b\n", "has another indent"),
         ("name: a\ncommand: *.py\n", "A text that begins with * needs quotes"),
         ('name: a\ncommand: "\\d"\n', "use single quotes"),
     ],

@@ -94,7 +94,7 @@ def test_a_file_of_the_user_s_own_is_not_run_to_look_at_a_run(tarmac, tmp_path):
     run.model.write_bytes(b"")
     code, _, err = tarmac("report", str(run.path))
     assert code == 0
-    assert "is a file of its own" in err
+    assert "is a user's own file" in err
 
 
 def test_a_run_that_is_not_there_is_a_wrong_request(tarmac):

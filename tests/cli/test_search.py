@@ -268,8 +268,8 @@ def test_a_database_that_cannot_be_reached_leaves_nothing_behind(tarmac, tmp_pat
     ("arguments", "message"),
     [
         (["--method", "tpe"], "was started with method evolve, not tpe"),
-        (["--set", "hidden=8,32"], "was begun over another space (hidden)"),
-        (["--set", "dropout=0.1"], "was begun over another space (dropout)"),
+        (["--set", "hidden=8,32"], "was started over another space (hidden)"),
+        (["--set", "dropout=0.1"], "was started over another space (dropout)"),
         (["--population", "8"], "was started with population 4, not 8"),
         (["--seed", "1"], "was started with seed 0, not 1"),
         (["--epochs", "9"], "was started with epochs 2, not 9"),

@@ -91,7 +91,7 @@ def test_a_machine_that_does_not_answer_is_none_without_an_idle_gpu(tarmac, tmp_
     Recorder(path).take(moment(0, gpus=(), work=(), problem="No route to host"))
     code, _, said = tarmac("top", form, "--fail-idle", "--replay", str(path))
     assert code == 1
-    assert "whether a GPU of n01 is idle is not known: No route to host" in said
+    assert "cannot tell whether a GPU of n01 is idle: No route to host" in said
     assert tarmac("top", form, "--replay", str(path))[0] == 0
 
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_recorded_is_said_once_and_shown_all_the_same(tarmac, tmp
         (("--dcgm-names",), "--dcgm-names is for --serve"),
         (("--speed", "2"), "--speed is for --replay"),
         (("--serve", "--fail-idle"), "--fail-idle is for --once, --json and --csv"),
-        (("--web", "0", "--on", "idle", "true"), "are not for --web"),
+        (("--web", "0", "--on", "idle", "true"), "do not go with --web"),
         (("--serve", "example.org"), "is no address"),
         (("--on", "birthday", "true"), "unknown --on 'birthday'"),
         (("--watch", "soon", "--json"), "'soon'"),
@@ -146,7 +146,7 @@ def test_what_does_not_go_together_is_refused(tarmac, words, said):
 def test_what_is_for_now_is_refused_beside_a_recording(tarmac, recording, words):
     code, _, err = tarmac("top", "--replay", recording, *words)
     assert code == 2
-    assert f"{words[0]} is for what is there now" in err
+    assert f"{words[0]} needs live data" in err
 
 
 def test_the_speed_of_a_recording_is_more_than_none(tarmac, recording):

@@ -44,7 +44,7 @@ def test_verify_needs_a_whole_training(tarmac, tmp_path):
             0.412,
             "MFU 41.2% of bf16: one H100 SXM 80 GB can do 989 TFLOP/s",
         ),
-        ("NVIDIA Unheard-of", None, "MFU unknown: no table says what NVIDIA Unheard-of"),
+        ("NVIDIA Unheard-of", None, "MFU unknown: the peak rate of NVIDIA Unheard-of"),
     ],
 )
 def test_the_share_stands_beside_what_the_chip_can_do(tarmac, tmp_path, name, mfu, said):

@@ -252,12 +252,12 @@ def test_image_is_another_word_where_there_is_no_algorithm_image():
         (
             '"algorithmEnv": {"A": 1, "spark.a": "x"}',
             "1:67: algorithmEnv.spark.a",
-            "no name of an environment variable",
+            "not a name for an environment variable",
         ),
         (
             '"algorithmEnv": {"my-var": {"secretKeyRef": {"name": "s", "key": "k"}}}',
             "1:59: algorithmEnv.my-var",
-            "no name of an environment variable",
+            "not a name for an environment variable",
         ),
         ('"mem": "99999999999Ti"', "1:42: mem", "amount of memory"),
         ('"cpu": 1e30', "1:42: cpu", "number of CPUs"),

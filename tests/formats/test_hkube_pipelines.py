@@ -498,7 +498,7 @@ def test_a_pipeline_goes_through_a_job_file_unchanged(tmp_path):
     again = read_any(parse_document(text, "job.yaml"))
     assert again.format == "tarmac"
     assert again.jobs[0].algorithms == (ALGORITHM,)
-    assert "other pipelines' results start it" in again.refusals[0]
+    assert "results of other pipelines start it" in again.refusals[0]
     written = find_format("hkube").write(again.jobs, tmp_path)
     assert json.loads(written.text) == value
     assert written.notes == ["p: left out are 1 definitions, which HKube stores apart"]

@@ -190,7 +190,7 @@ def test_a_custom_factory_is_never_run_and_what_to_do_is_said(tmp_path, monkeypa
     monkeypatch.syspath_prepend(tmp_path)
     reading = read({"task_factory": {"custom": {"module": "generator"}}, "command": "{}"})
     (told,) = reading.refusals
-    assert "the module 'generator', and a job file runs no code: write them out under" in told
+    assert "the module 'generator', but a job file runs no code: write the values under" in told
     assert not (tmp_path / "ran").exists()
 
 

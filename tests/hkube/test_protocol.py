@@ -105,14 +105,14 @@ def test_frames_are_those_of_the_wrappers():
 @pytest.mark.parametrize(
     ("frame", "what"),
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
+        ("", "not JSON"),
+        ("{", "not JSON"),
         ("[1]", "it is a list"),
         ("null", "it is a NoneType"),
         ("{}", "'command' is not a text"),
         ('{"command": 1}', "'command' is not a text"),
-        (b"\xff\xfe{", "no JSON"),
-        ('{"command": "x", "data": ' + "9" * 5000 + "}", "no JSON"),
+        (b"\xff\xfe{", "not JSON"),
+        ('{"command": "x", "data": ' + "9" * 5000 + "}", "not JSON"),
         ('{"command": "x", "data": ' + "[" * 5000 + "]" * 5000 + "}", "nested more than"),
     ],
 )
@@ -315,7 +315,7 @@ def test_a_path_that_is_no_file_below_the_storage_is_refused(tmp_path, path):
         (b"", "no header"),
         (b"\x81\xa1a\x01" * 3, "no header"),
         (b"\x01\x08\x02\x09\0\0HK{}", "unknown encoding 9"),
-        (b"\x01\x08\x02\x03\0\0HK\xc1", "no MessagePack"),
+        (b"\x01\x08\x02\x03\0\0HK\xc1", "not MessagePack"),
         (b"\x01\x08\x02\x03\0\0HK" + b"\x90" * 100, "more than 100"),
     ],
 )

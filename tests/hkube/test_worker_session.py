@@ -440,7 +440,7 @@ async def test_a_task_that_was_given_up_takes_the_instance_with_it(tmp_path):
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not session.is_usable
-        with pytest.raises(Disconnected, match="given up"):
+        with pytest.raises(Disconnected, match="was abandoned"):
             await run(session)
 
 
@@ -594,9 +594,9 @@ async def test_an_algorithm_that_does_not_come_is_waited_for_so_long(tmp_path):
 # Breaches.
 
 _BREACHES = {
-    "no JSON": ("{", "no JSON"),
-    "no message": ("[]", "no message"),
-    "no UTF-8": (b"\xff", "no JSON"),
+    "no JSON": ("{", "not JSON"),
+    "no message": ("[]", "not a message"),
+    "no UTF-8": (b"\xff", "not JSON"),
     "deep": ("[" * 450 + "]" * 450, "nested more"),
     "done too early": ('{"command": "done", "data": 1}', "before it said 'initialized'"),
     "started too early": ('{"command": "started"}', "before it said 'initialized'"),

@@ -71,7 +71,7 @@ def test_what_is_wrong_with_a_table_is_said_with_its_line(tmp_path, text, parts,
 def test_text_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"1,2,3\n\xff\xfe,1,2\n")
-    with pytest.raises(RequestError, match="no UTF-8"):
+    with pytest.raises(RequestError, match="not UTF-8"):
         read(path, ROW)
 
 

@@ -154,7 +154,7 @@ def test_what_is_built_here_for_nodes_of_unknown_drivers_is_refused(job, tmp_pat
         "options": {"slurm": {"environments": "here"}},
     }
     tasks = [*plan_tasks(parse_job(json.dumps(spec)), tmp_path)]
-    with pytest.raises(RequestError, match="chosen by the driver of its node") as raised:
+    with pytest.raises(RequestError, match="depend on the driver of its node") as raised:
         build_environments(tasks, tmp_path, engine="slurm")
     assert "Leave environments out" in raised.value.hint
 

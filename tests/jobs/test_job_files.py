@@ -189,7 +189,7 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
         ("name: x\ncommand: echo\nenv: {1A: b}", "'1A' is not a name for an environment variable"),
         (
             "name: x\ncommand: echo\nenvironment: {requirements: [six], build_env: {1A: b}}",
-            "'1A' is no name of an environment variable",
+            "'1A' is not a name for an environment variable",
         ),
         (
             "name: x\ncommand: echo\nenvironment: {images: y}",
@@ -201,7 +201,7 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
         ),
         ("name: x\ncommand: echo\nsweep: {grid: {a: []}}", "expected a list of at least one value"),
         ("name: x\ncommand: echo\nsweep: {grid: {a: [1, ~]}}", "null is not a value; for the word"),
-        ("name: x\ncommand: echo\nsweep: {list: [{a: 1}, {a: null}]}", "null is no value"),
+        ("name: x\ncommand: echo\nsweep: {list: [{a: 1}, {a: null}]}", "null is not a value"),
         (
             "name: x\ncommand: echo\nsweep: {grid: {a: [1]}, list: [{a: 2}]}",
             "'a' gets its values twice",

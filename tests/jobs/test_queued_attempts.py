@@ -505,7 +505,7 @@ def test_a_run_is_not_removed_while_an_engine_has_tasks_of_it(detached):
 
 def test_a_run_does_not_go_on_elsewhere_while_an_engine_has_tasks_of_it(detached):
     found = dataclasses.replace(find_run(str(detached.path)), executor="local")
-    with pytest.raises(RequestError, match=r"x-.* has 2 tasks still with queueing"):
+    with pytest.raises(RequestError, match=r"x-.* has 2 tasks still on queueing"):
         work_on(found, Silent())
     Handle(detached.path).cancel()
     # What ran here from now on does so too when it is resumed.

@@ -61,4 +61,6 @@ def test_all_attempts_of_a_training_have_one_name_and_other_tasks_have_none(tmp_
 def test_what_nodes_give_is_refused_without_a_cluster(tmp_path, option):
     done = run_python("-m", "tarmac", "train", "digits-mlp", option, "2", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {option} is for a training on a cluster\n  Say which:")
+    assert done.stderr.startswith(
+        f"error: {option} is for a training on a cluster\n  Choose a cluster:"
+    )

@@ -37,8 +37,8 @@ ASKED = {"requests": {"cpu": "2", "memory": "2Gi"}, "limits": {"memory": "2Gi", 
         ({"pods": "0"}, "it asks for 1 of pods, and 0 is the limit"),
         ({"count/pods": "1"}, ""),
         ({"secrets": "0", "count/jobs.batch": "0"}, ""),
-        ({"limits.cpu": "8"}, "quota team wants limits.cpu of every container"),
-        ({"requests.ephemeral-storage": "1Gi"}, "wants requests.ephemeral-storage"),
+        ({"limits.cpu": "8"}, "quota team requires limits.cpu of every container"),
+        ({"requests.ephemeral-storage": "1Gi"}, "requires requests.ephemeral-storage"),
         ({"requests.nvidia.com/gpu": "0"}, ""),
     ],
 )
@@ -100,7 +100,7 @@ def test_an_event_of_a_quota_that_is_too_small_says_so():
     [
         (
             {"kind": "ResourceQuota", "spec": {"hard": {"requests.cpu": "1"}}},
-            "never lets it start: it asks for 4 of requests.cpu, and 1 is all there is (quota a)",
+            "never lets it start: it asks for 4 of requests.cpu, and 1 is the limit (quota a)",
         ),
         (
             {"kind": "LimitRange", "spec": {"limits": [{"type": "Pod", "max": {"cpu": "2"}}]}},

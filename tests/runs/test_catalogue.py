@@ -250,7 +250,7 @@ def test_a_run_that_cannot_be_removed_whole_stays_one(tmp_path, made, monkeypatc
 def test_a_search_is_told_from_what_was_looked_for(tmp_path, made, kinds):
     with pytest.raises(RequestError) as caught:
         Catalogue(kinds, tmp_path).find(made[1].name)
-    is_for_jobs = "is a search, which is no job\nSee it: tarmac search show" in str(caught.value)
+    is_for_jobs = "is a search, not a job\nSee it: tarmac search show" in str(caught.value)
     assert is_for_jobs == (TRAINING not in kinds)
 
 

@@ -48,7 +48,7 @@ def test_a_metric_whose_better_end_is_asked_for_is_maximized(tmp_path):
     again, _ = check_changes(str(study.path), tmp_path, {"trials": 9})
     assert again.request.objective == study.request.objective
     check_changes(str(study.path), tmp_path, {"objective": "near:max,loss"})
-    begun = "begun with objective val_near:max, val_loss:min, not val_near:min, val_loss:min"
+    begun = "started with objective val_near:max, val_loss:min, not val_near:min, val_loss:min"
     with pytest.raises(RequestError, match=begun):
         check_changes(str(study.path), tmp_path, {"objective": "near:min,loss"})
 

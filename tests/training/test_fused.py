@@ -64,7 +64,7 @@ def _preprocess(inputs, *, training, dtype):
         ({"is_compiled": True}, "torch.compile is on"),
         ({"accumulate": 2}, "accumulate is 2"),
         ({"model": nn.Conv2d(1, 1, 1)}, "layer Conv2d is Conv2d"),
-        ({"model": nn.Sequential(nn.Linear(4, 1000))}, "it tells 1000 classes apart"),
+        ({"model": nn.Sequential(nn.Linear(4, 1000))}, "it has 1000 classes"),
         (
             {"recipe": dataclasses.replace(_WORKLOAD.recipe, preprocess=_preprocess)},
             "the preprocessing is a function of its own",

@@ -71,7 +71,7 @@ def test_what_cannot_go_on_is_refused_before_a_run_is_made(trained, tmp_path):
         device="cpu",
     )
     assert patient.record.stopped_early
-    with pytest.raises(RequestError, match="ended by its patience"):
+    with pytest.raises(RequestError, match="stopped by its patience"):
         tarmac.extend(patient.path, epochs=20, output=tmp_path)
     assert [*tmp_path.glob("*/run.json")] == []
 

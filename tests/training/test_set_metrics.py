@@ -163,4 +163,4 @@ def test_what_is_no_metric_is_refused(metric, kind):
         RequestError, match=f"metric r2 is {kind}, expected a function of"
     ) as caught:
         Objective(loss=judged_line.absolute, metrics={"r2": metric})
-    assert "each by its own name" in caught.value.hint
+    assert "by its own name" in caught.value.hint

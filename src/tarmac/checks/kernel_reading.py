@@ -86,9 +86,7 @@ def read_kernel_log(
             problems.append(problem)
             continue
         missed = _missed_hours(text, clock, hours)
-        shortage = (
-            None if missed is None else (f"{command[0]} covers only the last {missed:.1f} h only")
-        )
+        shortage = None if missed is None else f"{command[0]} covers only the last {missed:.1f} h"
         log = KernelLog(
             source=command[0],
             problem=shortage,

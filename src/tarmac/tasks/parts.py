@@ -32,11 +32,11 @@ def by_variable(values: dict[str, _Value]) -> dict[str, _Value]:
     """Return values by environment variable.
 
     Raises:
-        ValueError: A name is no name of an environment variable.
+        ValueError: A name is not a name for an environment variable.
     """
     for name in values:
         if not _VARIABLE.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of an environment variable")
+            raise ValueError(f"{name!r} is not a name for an environment variable")
     return values
 
 

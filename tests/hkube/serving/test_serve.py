@@ -195,7 +195,7 @@ def test_another_request_is_not_taken_for_the_one_that_was_begun(served_here, wo
     served_here()
     asked = {"epochs": 1, "output": str(tmp_path / "out")}
     assert worker.ask("t", asked).command == "done"
-    begun = f"RequestError: {tmp_path}/out/t was begun with"
+    begun = f"RequestError: {tmp_path}/out/t was started with"
     for other, message in (
         ({"hidden": 9}, "settings.hidden 128, not 9"),
         ({"seed": 1}, "seed 0"),

@@ -96,7 +96,7 @@ def test_another_server_is_told_from_a_head(in_process):
         address = f"127.0.0.1:{server.getsockname()[1]}"
         error = refused(address)
         server.shutdown(socket.SHUT_RDWR)
-    assert error.message.startswith(f"the Ray cluster at {address} does not answer: what answers")
+    assert error.message.startswith(f"the Ray cluster at {address} does not answer: the server")
     assert "there is not a Ray head: " in error.message
 
 

@@ -49,8 +49,8 @@ def read_tables(
     Raises:
         MissingExtraError: pyarrow is not installed.
         RequestError: The table lacks a named column, or has no column left for the inputs.
-        TarmacError: A table cannot be read, or a value is not a number. The message names the row and
-            the column.
+        TarmacError: A table cannot be read, or a value is not a number. The message names the row
+            and the column.
     """
     paths = [path for path in (train, test) if path is not None]
     tables = [_read(path) for path in paths]
