@@ -5,11 +5,9 @@ Each choice is a function of facts and earlier choices. It returns a value and t
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from tarmac import data
-from tarmac.data import Dataset
 from tarmac.errors import RequestError
 from tarmac.training.engine.blocks import find_blocks
 from tarmac.training.engine.model import bind_dataset
@@ -18,6 +16,7 @@ from tarmac.training.initial import Initial, fit_weights, read_weights
 from tarmac.training.plan import Plan
 from tarmac.training.planning.autotune import choose_autotune
 from tarmac.training.planning.batch_size import choose_batch_size
+from tarmac.training.planning.dataset import hold_out, in_steps, load_dataset
 from tarmac.training.planning.devices import (
     choose_devices,
     find_training_devices,
@@ -75,8 +74,9 @@ def make_plan(
     candidates = find_training_devices(str(options.devices), rendezvous)
     published, model_arguments = apply_settings(workload, options.settings)
     configured = with_options(published, options, on_cpu=candidates[0].type == "cpu")
-    dataset = _in_steps(_load(configured, load, progress), configured.recipe.batch_size)
-    held = _hold_out(options, dataset)
+    dataset = load_dataset(configured, load, progress)
+    dataset = in_steps(dataset, configured.recipe.batch_size)
+    held = hold_out(options, dataset)
     if not goes_on:
         held.check_classes(dataset)
     check_task(configured, dataset, held)
@@ -106,9 +106,9 @@ def make_plan(
         scale_lr=options.scale_lr,
     )
     trained = with_batch_size(bound, batch, published.recipe)
-    counted = _in_steps(dataset, batch.batch_size)
+    counted = in_steps(dataset, batch.batch_size)
     if counted is not dataset:
-        dataset, held = counted, _hold_out(options, counted)
+        dataset, held = counted, hold_out(options, counted)
     shares = Shares(
         num_samples=trained.recipe.epoch_size(len(held.train)),
         batch_size=batch.batch_size,
@@ -196,7 +196,7 @@ def make_plan(
         sample_flops=trial.sample_flops,
         returns_probabilities=trial.returns_probabilities,
         held=held,
-        validation_seed=_validation_seed(options),
+        validation_seed=options.split_seed,
         patience=options.patience,
         score_test=options.score_test,
         seed=options.seed,
@@ -215,46 +215,6 @@ def make_plan(
     )
 
 
-def _load(workload: Workload, load: data.Loader, progress: data.Progress | None) -> Dataset:
-    if isinstance(workload.dataset, str):
-        return load(workload.dataset, progress=progress)
-    if not callable(workload.dataset):
-        raise RequestError(
-            f"the dataset of {workload.name} is a {type(workload.dataset).__name__}, expected a "
-            "name, or a function that returns a tarmac.data.Dataset"
-        )
-    dataset = workload.dataset()
-    if not isinstance(dataset, data.Dataset):
-        raise RequestError(
-            f"the dataset of {workload.name} returns a {type(dataset).__name__}, expected a "
-            "tarmac.data.Dataset",
-            hint="return Dataset(name, Split(inputs, targets), Split(test_inputs, test_targets))",
-        )
-    return dataset
-
-
-def _in_steps(dataset: Dataset, batch_size: int) -> Dataset:
-    """Return a dataset whose streams have a length, from ``steps_per_epoch`` where that is set."""
-    train = dataset.train
-    if isinstance(train, data.Loaded) and train.loading.steps_per_epoch is not None:
-        dataset = dataclasses.replace(dataset, train=train.with_steps(batch_size))
-    for part, split in dataset.parts().items():
-        if part != "train" and isinstance(split, data.Loaded) and split.loading.steps_per_epoch:
-            raise RequestError(
-                f"dataset {dataset.name!r}: steps_per_epoch is given for {part}, which has no "
-                "epochs",
-                hint="Say how many samples it has: num_samples=N.",
-            )
-    for part, split in dataset.parts().items():
-        try:
-            len(split)
-        except RequestError as error:
-            raise RequestError(
-                f"dataset {dataset.name!r}: {part} is {error.message}", hint=error.hint
-            ) from error
-    return dataset
-
-
 def _check_trial(options: Options, num_steps: int) -> None:
     if options.steps is not None and options.steps > num_steps:
         raise RequestError(
@@ -270,24 +230,3 @@ def _initial(options: Options, trial: Trial) -> Initial | None:
     return fit_weights(
         source, read_weights(source), trial.model.state_dict(), partial=options.init_partial
     )
-
-
-def _hold_out(options: Options, dataset: Dataset) -> data.HoldOut:
-    held = data.hold_out(
-        dataset,
-        validation_size=options.validation_size,
-        train_size=options.train_size,
-        split=options.validation_split,
-        seed=_validation_seed(options),
-    )
-    if options.patience is not None and not len(held.validation):
-        size = data.default_validation_size(len(dataset.train))
-        raise RequestError(
-            f"patience is {options.patience}, but there is no validation to watch",
-            hint=f"Hold samples out: --validation-size {size}",
-        )
-    return held
-
-
-def _validation_seed(options: Options) -> int:
-    return options.seed if options.validation_seed is None else options.validation_seed

@@ -111,6 +111,11 @@ class Options:
     init_from: str | None = None
     init_partial: bool = False
 
+    @property
+    def split_seed(self) -> int:
+        """The seed that draws the validation samples."""
+        return self.seed if self.validation_seed is None else self.validation_seed
+
 
 class TrainOptions(TypedDict, total=False):
     """The keyword options of `tarmac.train`, for editors and type checkers.
