@@ -125,13 +125,7 @@ class Plan:
     @functools.cached_property
     def shares(self) -> Shares:
         """Samples of each device, step and micro-batch."""
-        return Shares(
-            num_samples=self.workload.recipe.epoch_size(self.train_size),
-            batch_size=self.workload.recipe.batch_size,
-            num_replicas=self.world_size,
-            accumulate=self.accumulate,
-            drop_last=self.workload.recipe.drop_last,
-        )
+        return Shares.of(self.workload.recipe, self.train_size, self.world_size, self.accumulate)
 
     def devices_of(self, local_rank: int) -> Sequence[Device]:
         """Return the devices that a process of this machine computes on."""

@@ -6,6 +6,8 @@ import dataclasses
 
 import torch
 
+from tarmac.workloads import Recipe
+
 # Mixes the epoch into the seed of its order. Any odd number above plausible epoch counts works.
 _EPOCH_STRIDE = 1_000_003
 
@@ -62,6 +64,17 @@ class Shares:
     num_replicas: int
     accumulate: int
     drop_last: bool = False
+
+    @classmethod
+    def of(cls, recipe: Recipe, train_size: int, num_replicas: int, accumulate: int) -> Shares:
+        """Divide a recipe's epochs over a number of training samples."""
+        return cls(
+            num_samples=recipe.epoch_size(train_size),
+            batch_size=recipe.batch_size,
+            num_replicas=num_replicas,
+            accumulate=accumulate,
+            drop_last=recipe.drop_last,
+        )
 
     @property
     def num_steps(self) -> int:

@@ -109,13 +109,7 @@ def make_plan(
     counted = in_steps(dataset, batch.batch_size)
     if counted is not dataset:
         dataset, held = counted, hold_out(options, counted)
-    shares = Shares(
-        num_samples=trained.recipe.epoch_size(len(held.train)),
-        batch_size=batch.batch_size,
-        num_replicas=world_size,
-        accumulate=options.accumulate,
-        drop_last=trained.recipe.drop_last,
-    )
+    shares = Shares.of(trained.recipe, len(held.train), world_size, options.accumulate)
     _check_trial(options, shares.num_steps * trained.recipe.epochs)
     tightest = min(devices, key=lambda device: device.available_bytes)
     feed, why_feed = choose_feed(options.feed, held.train, tightest)
