@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 from torch import nn
@@ -11,20 +11,20 @@ from torch import nn
 from tarmac import RequestError
 from tarmac.kernels import why_not
 from tarmac.machine import Device
-from tarmac.training.planning.fused import Others, choose_fused
+from tarmac.training import find_strategy
+from tarmac.training.planning.fused import choose_fused
+from tarmac.training.planning.options import Options
 from tarmac.workloads import Recipe, find_workload
 
 _GPU = Device("cuda", 0, "NVIDIA H200", "GPU-1", 2**37, 2**37, True, (9, 0), 0)
-_OTHERS = Others(
-    strategy="single",
-    feed="resident",
-    precision="bf16",
-    is_compiled=False,
-    checkpoints_activations=False,
-    accumulate=1,
-    step_flops=int(0.4e9),
-)
 _WORKLOAD = find_workload("mnist-mlp")
+_CHOICES = {
+    "feed": "resident",
+    "precision": "bf16",
+    "is_compiled": False,
+    "step_flops": int(0.4e9),
+    "missing": lambda: None,
+}
 
 
 def _choose(
@@ -32,12 +32,19 @@ def _choose(
     model: nn.Module | None = None,
     recipe: Recipe = _WORKLOAD.recipe,
     device: Device = _GPU,
-    missing: Callable[[], str | None] = lambda: None,
-    **others: object,
+    *,
+    accumulate: int = 1,
+    strategy: str = "single",
+    **choices: Any,
 ) -> tuple[bool, str]:
-    chosen = dataclasses.replace(_OTHERS, **others)
-    model = _WORKLOAD.model() if model is None else model
-    return choose_fused(request, model, recipe, device, chosen, missing=missing)
+    return choose_fused(
+        Options(fused=request, accumulate=accumulate),
+        _WORKLOAD.model() if model is None else model,
+        recipe,
+        device,
+        strategy=find_strategy(strategy),
+        **_CHOICES | choices,
+    )
 
 
 def test_a_multilayer_perceptron_on_a_gpu_is_trained_by_them():

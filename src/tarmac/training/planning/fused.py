@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +11,8 @@ from tarmac.data import Dataset
 from tarmac.errors import RequestError
 from tarmac.kernels import MAX_CLASSES, UnfitNetworkError, read_architecture, why_not
 from tarmac.machine import Device
+from tarmac.training.engine.strategy import StrategySpec
+from tarmac.training.planning.options import Options
 from tarmac.workloads import ByType, Classification, Objective, Recipe, Scale
 
 _PRECISIONS = ("fp32", "tf32", "bf16")
@@ -26,48 +27,33 @@ _SINCE = (8, 0)
 _MAX_STEP_FLOPS = 4e9
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Others:
-    """Choices that the plan has already made.
-
-    Attributes:
-        strategy: Name of the strategy, such as ``single``.
-        feed: How samples get to the device, such as ``resident``.
-        precision: Precision of the matrix products, such as ``bf16``.
-        is_compiled: Whether ``torch.compile`` is used.
-        checkpoints_activations: Whether blocks are computed again in the backward pass.
-        accumulate: Number of micro-batches per step.
-        step_flops: Matrix work of a step, in FLOP.
-        task: Reason why the kernels do not fit the data or the objective; None if they fit.
-    """
-
-    strategy: str
-    feed: str
-    precision: str
-    is_compiled: bool
-    checkpoints_activations: bool
-    accumulate: int
-    step_flops: int
-    task: str | None = None
-
-
 def choose_fused(
-    request: str,
+    options: Options,
     model: nn.Module,
     recipe: Recipe,
     device: Device,
-    others: Others,
     *,
+    strategy: StrategySpec,
+    feed: str,
+    precision: str,
+    is_compiled: bool,
+    step_flops: int,
+    task: str | None = None,
     missing: Callable[[], str | None] = why_not,
 ) -> tuple[bool, str]:
     """Choose whether the fused kernels compute the steps: if they can and the steps are small.
 
     Args:
-        request: ``"auto"``, ``"on"`` or ``"off"``.
+        options: Options that the user set.
         model: Model to train; the kernels support multilayer perceptrons only.
         recipe: Recipe of the training, with its optimizer and preprocessing.
         device: Device on which the model is trained.
-        others: Choices that the plan has already made.
+        strategy: Strategy of the training; the kernels support only ``single``.
+        feed: How samples get to the device, such as ``resident``.
+        precision: Precision of the matrix products, such as ``bf16``.
+        is_compiled: Whether ``torch.compile`` is used.
+        step_flops: Matrix work of a step, in FLOP.
+        task: Reason why the kernels do not fit the data or the objective; None if they fit.
         missing: Function that returns why Triton cannot work here; called only if nothing else
             rules the kernels out.
 
@@ -77,12 +63,26 @@ def choose_fused(
     Raises:
         RequestError: The request is unknown, or is ``on`` where the kernels cannot be used.
     """
+    request = options.fused
     if request not in ("auto", "on", "off"):
         raise RequestError(f"fused is {request!r}, expected auto, on or off")
     if request == "off":
         return False, "as requested"
-    against = _against_place(device, others) or others.task or _against_network(model, recipe)
-    against = against or missing()
+    choices = {
+        f"strategy is {strategy.name}": strategy.name != "single",
+        "activation_checkpointing is on": options.activation_checkpointing,
+        f"feed is {feed}": feed != "resident",
+        f"precision is {precision}": precision not in _PRECISIONS,
+        "torch.compile is on": is_compiled,
+        f"accumulate is {options.accumulate}": options.accumulate != 1,
+    }
+    against = (
+        _against_device(device)
+        or next((choice for choice, excludes in choices.items() if excludes), None)
+        or task
+        or _against_network(model, recipe)
+        or missing()
+    )
     if request == "on":
         if against is not None:
             raise RequestError(
@@ -92,8 +92,8 @@ def choose_fused(
         return True, "as requested"
     if against is not None:
         return False, against
-    gflop = others.step_flops / 1e9
-    if others.step_flops > _MAX_STEP_FLOPS:
+    gflop = step_flops / 1e9
+    if step_flops > _MAX_STEP_FLOPS:
         return False, f"{gflop:.0f} GFLOP a step keep a GPU busy without them"
     return True, f"a multilayer perceptron of {gflop:.1f} GFLOP a step on one GPU"
 
@@ -118,21 +118,13 @@ def why_not_plain_classes(objective: Objective, dataset: Dataset) -> str | None:
     return None if inputs.dtype == np.uint8 else f"the inputs are {inputs.dtype}"
 
 
-def _against_place(device: Device, others: Others) -> str | None:
-    """Return why the kernels cannot run on this device or with these choices; None if they can."""
+def _against_device(device: Device) -> str | None:
+    """Return why the kernels cannot run on this device; None if they can."""
     if device.type != "cuda":
         return "they are for GPUs"
     if device.compute_capability is not None and device.compute_capability < _SINCE:
         return f"Triton uses no matrix units of {device.name}; it does since Ampere"
-    reasons = {
-        f"strategy is {others.strategy}": others.strategy != "single",
-        "activation_checkpointing is on": others.checkpoints_activations,
-        f"feed is {others.feed}": others.feed != "resident",
-        f"precision is {others.precision}": others.precision not in _PRECISIONS,
-        "torch.compile is on": others.is_compiled,
-        f"accumulate is {others.accumulate}": others.accumulate != 1,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    return None
 
 
 def _against_network(model: nn.Module, recipe: Recipe) -> str | None:

@@ -23,7 +23,7 @@ from tarmac.training.planning.devices import (
     why_not_all,
 )
 from tarmac.training.planning.feed import choose_feed
-from tarmac.training.planning.fused import Others, choose_fused, why_not_plain_classes
+from tarmac.training.planning.fused import choose_fused, why_not_plain_classes
 from tarmac.training.planning.memory import check_memory
 from tarmac.training.planning.options import (
     Options,
@@ -147,17 +147,18 @@ def make_plan(
     autotune, why_autotune = choose_autotune(
         weakest, run_flops, deterministic=options.deterministic
     )
-    others = Others(
-        strategy=strategy.name,
+    fused, why_fused = choose_fused(
+        options,
+        trial.model,
+        trained.recipe,
+        weakest,
+        strategy=strategy,
         feed=feed,
         precision=precision,
         is_compiled=compiled,
-        checkpoints_activations=options.activation_checkpointing,
-        accumulate=options.accumulate,
         step_flops=trial.sample_flops * shares.largest,
         task=why_not_plain_classes(trained.objective, dataset),
     )
-    fused, why_fused = choose_fused(options.fused, trial.model, trained.recipe, weakest, others)
     return Plan(
         reference=reference,
         workload=trained,
