@@ -137,7 +137,7 @@ def test_the_layers_of_a_workload_are_a_table(tarmac, tmp_path):
 def test_that_a_gpu_stays_idle_is_told_without_verbose(tarmac, monkeypatch, reason, is_told):
     monkeypatch.setattr(
         "tarmac.training.planning.make.choose_devices",
-        lambda _request, _strategy, devices, *_, **__: (devices, reason),
+        lambda _options, candidates, *_, **__: (candidates, reason),
     )
     _, out, _ = tarmac("train", "digits-mlp", "--epochs", "1")
     assert (f"chosen     {reason}\n" in out) == is_told

@@ -12,11 +12,13 @@ from torch._inductor.runtime import cache_dir_utils
 
 from tarmac import RequestError
 from tarmac.machine import find_devices
+from tarmac.training import find_strategy
 from tarmac.training.planning.compiler_place import directory_of_compiler, why_no_compiler
 from tarmac.training.planning.precision import choose_compile
 
 CPU = find_devices("cpu")[0]
 GPU = dataclasses.replace(CPU, type="cuda")
+SINGLE = find_strategy("single")
 
 
 @pytest.fixture
@@ -43,8 +45,9 @@ def test_nothing_speaks_against_an_own_one(shared, mode):
         (shared / "torchinductor_me").mkdir()
         (shared / "torchinductor_me").chmod(mode)
     assert why_no_compiler() is None
-    assert choose_compile("on", CPU, 1.0) == (True, "as requested")
-    assert choose_compile("auto", GPU, 1e18)[0]
+    assert choose_compile("on", CPU, SINGLE, 1.0) == (True, "as requested")
+    assert choose_compile("auto", GPU, SINGLE, 1e18)[0]
+    assert not choose_compile("auto", GPU, find_strategy("fsdp"), 1e18)[0]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
@@ -80,10 +83,10 @@ def test_one_that_does_not_serve_is_refused_or_not_used(shared, tmp_path, monkey
         (tmp_path / "it's a place").mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "it's a place"))
     with pytest.raises(RequestError, match=why) as raised:
-        choose_compile("on", CPU, 1.0)
+        choose_compile("on", CPU, SINGLE, 1.0)
     assert "export TMPDIR=" in raised.value.hint
-    is_on, reason = choose_compile("auto", GPU, 1e18)
+    is_on, reason = choose_compile("auto", GPU, SINGLE, 1e18)
     assert not is_on
     assert why in reason
-    assert choose_compile("off", CPU, 1.0) == (False, "as requested")
-    assert not choose_compile("auto", CPU, 1e18)[0]
+    assert choose_compile("off", CPU, SINGLE, 1.0) == (False, "as requested")
+    assert not choose_compile("auto", CPU, SINGLE, 1e18)[0]

@@ -14,6 +14,7 @@ from tarmac import RequestError
 from tarmac.machine import Device, name_devices
 from tarmac.training.planning.batch_size import choose_batch_size
 from tarmac.training.planning.devices import choose_devices, devices_again, devices_of_machine
+from tarmac.training.planning.options import Options, with_options
 from tarmac.training.planning.sharing import weigh_sharing
 from tarmac.training.planning.strategy import choose_strategy
 from tarmac.training.processes.rendezvous import Rendezvous
@@ -59,7 +60,8 @@ def rank(number: int, world_size: int, local_world_size: int | None = None) -> R
     ],
 )
 def test_auto_takes_several_gpus_only_where_the_work_is_worth_it(request_, strategy, flops, count):
-    devices, why = choose_devices(request_, strategy, GPUS, flops, 1_000_000)
+    options = Options(devices=request_, strategy=strategy)
+    devices, why = choose_devices(options, GPUS, flops, 1_000_000)
     assert len(devices) == count
     assert why.startswith("one GPU of 4: ") is (count == 1)
     assert ("--devices all shares it" in why) is (count == 1 and strategy == "auto")
@@ -89,7 +91,8 @@ def test_gpus_share_a_step_where_they_save_more_than_their_messages_cost(
 @pytest.mark.parametrize(("request_", "count"), [("auto", 1), ("all", 4), ("4", 4), ("auto", 4)])
 def test_the_reason_for_the_devices_names_those_that_are_left_out(request_, count):
     left_out = "without cuda:4: Fast is in compute mode PROHIBITED"
-    _, why = choose_devices(request_, "auto", GPUS[:count], 1e12, 1, why_not_all=left_out)
+    options = Options(devices=request_)
+    _, why = choose_devices(options, GPUS[:count], 1e12, 1, left_out=left_out)
     assert why.endswith(left_out)
 
 
@@ -121,31 +124,24 @@ def test_a_strategy_that_contradicts_is_refused(request_, rendezvous, message):
         choose_strategy(request_, GPUS, rendezvous)
 
 
-def batch(world_size: int, *, per_device=None, batch_size=None, accumulate=1, scale_lr="none"):
-    own = find_workload("digits-mlp").recipe
-    asked = own if batch_size is None else dataclasses.replace(own, batch_size=batch_size)
-    chosen, why = choose_batch_size(
-        own,
-        asked,
-        world_size,
-        per_device=per_device,
-        accumulate=accumulate,
-        scale_lr=scale_lr,
-    )
+def batch(world_size: int, **values):
+    workload, options = find_workload("digits-mlp"), Options(**values)
+    configured = with_options(workload, options, on_cpu=False)
+    recipe, why = choose_batch_size(options, workload.recipe, configured.recipe, world_size)
     assert why
-    return chosen
+    return recipe
 
 
 def test_the_batch_size_is_of_all_devices_unless_asked_per_device():
     assert batch(4).batch_size == 32
-    assert batch(4, per_device=32).batch_size == 128
+    assert batch(4, batch_size_per_device=32).batch_size == 128
 
 
 @pytest.mark.parametrize(("scale_lr", "factor"), [("none", 1), ("linear", 4), ("sqrt", 2)])
 def test_the_rate_follows_the_batch_only_if_asked(scale_lr, factor):
     own = find_workload("digits-mlp").recipe.optimizer.learning_rate
-    chosen = batch(4, per_device=32, scale_lr=scale_lr)
-    assert math.isclose(chosen.learning_rate, own * factor)
+    chosen = batch(4, batch_size_per_device=32, scale_lr=scale_lr)
+    assert math.isclose(chosen.optimizer.learning_rate, own * factor)
 
 
 @pytest.mark.parametrize(

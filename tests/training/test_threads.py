@@ -9,7 +9,7 @@ import torch
 
 import tarmac
 from tarmac.machine import find_devices
-from tarmac.training import Silent
+from tarmac.training import Silent, find_strategy
 from tarmac.training.planning.threads import choose_threads
 from tarmac.workloads import find_workload
 
@@ -33,16 +33,16 @@ ONE = dataclasses.replace(FOUR, num_threads=1)
 def test_threads_follow_the_size_of_a_step_and_the_cores(
     device, strategy, step_flops, environ, threads
 ):
-    chosen, why = choose_threads(None, device, strategy, int(step_flops), environ)
+    chosen, why = choose_threads(None, device, find_strategy(strategy), int(step_flops), environ)
     assert chosen == threads
     assert ("are too few for two threads" in why) == (chosen == 1 and device is FOUR)
 
 
 def test_the_number_of_threads_that_a_user_names_comes_first():
-    assert choose_threads(3, FOUR, "single", 5_000_000, {})[0] == 3
-    assert choose_threads(0, FOUR, "single", 5_000_000, {})[0] is None
+    assert choose_threads(3, FOUR, find_strategy("single"), 5_000_000, {})[0] == 3
+    assert choose_threads(0, FOUR, find_strategy("single"), 5_000_000, {})[0] is None
     asked = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    chosen, why = choose_threads(None, FOUR, "single", 10**12, asked)
+    chosen, why = choose_threads(None, FOUR, find_strategy("single"), 10**12, asked)
     assert chosen == torch.get_num_threads()
     assert "OMP_NUM_THREADS" in why
 

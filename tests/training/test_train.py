@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 import tarmac
 from tarmac import RequestError, TarmacError, data, runs
 from tarmac.machine import find_devices
-from tarmac.training import Silent
+from tarmac.training import Silent, find_strategy
 from tarmac.training.planning.memory import check_memory
 from tarmac.workloads import SGD, Adam, Recipe, Scale, Workload, find_workload
 
@@ -484,10 +484,10 @@ def test_data_and_weights_that_exceed_the_memory_are_refused(device_type, free, 
     split = data.Split(np.zeros((1000, 8), np.uint8), np.zeros(1000, np.int64))
     dataset = data.Dataset(name="own", train=split, test=split, num_classes=1)
     if fits:
-        check_memory(device, dataset, num_parameters=100)
+        check_memory(device, dataset, 100, find_strategy("single"))
     else:
         with pytest.raises(RequestError, match="GiB of memory free"):
-            check_memory(device, dataset, num_parameters=100)
+            check_memory(device, dataset, 100, find_strategy("single"))
 
 
 STOPPED = """

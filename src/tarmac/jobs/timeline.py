@@ -1,11 +1,11 @@
 """Start and end times of each attempt of a run's tasks, from the run's journal.
 
 Example:
-    >>> (task_trace,) = trace([
+    >>> (task,) = trace([
     ...     {"event": "started", "task": 0, "name": "train", "attempt": 1, "at": 10.0},
     ...     {"event": "ended", "task": 0, "name": "train", "outcome": "succeeded", "at": 12.5},
     ... ]).values()
-    >>> task_trace.attempts[0].began_at, task_trace.attempts[0].ended_at, task_trace.attempts[0].outcome
+    >>> task.attempts[0].began_at, task.attempts[0].ended_at, task.attempts[0].outcome
     (10.0, 12.5, 'succeeded')
 """
 

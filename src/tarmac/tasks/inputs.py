@@ -220,7 +220,8 @@ class _Source:
             here = Path(root)
             if here != source and here.is_symlink() and _is_above_itself(here):
                 raise TarmacError(
-                    f"input {_shown(self.task_input)}: {here} is a link to a directory that contains it"
+                    f"input {_shown(self.task_input)}: {here} is a link to a directory that "
+                    "contains it"
                 )
             if holds_itself:
                 directories[:] = [d for d in directories if not (here / d / _RUN_RECORD).exists()]

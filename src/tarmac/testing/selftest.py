@@ -28,7 +28,13 @@ from tarmac.testing.workloads import (
     check_resumes,
     check_trains,
 )
-from tarmac.training import apply_settings, bind_dataset, check_sharding, denormals_flushed
+from tarmac.training import (
+    apply_settings,
+    bind_dataset,
+    check_sharding,
+    denormals_flushed,
+    find_strategy,
+)
 from tarmac.workloads import Workload, find_workload, reference_of
 
 # The checks train on three batches of eight.
@@ -194,7 +200,7 @@ def _judged(finding: Finding, check: Callable[[], None]) -> Finding:
 
 def _refusal_of_shards(workload: Workload) -> str | None:
     try:
-        check_sharding("fsdp", workload.recipe, compiled=False)
+        check_sharding(find_strategy("fsdp"), workload.recipe, compiled=False)
     except RequestError as refusal:
         return refusal.message
     return None

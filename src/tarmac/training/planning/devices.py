@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tarmac.errors import RequestError
 from tarmac.machine import Device, find_devices, name_left_out, why_on_cpu
+from tarmac.training.planning.options import Options
 from tarmac.training.planning.sharing import weigh_sharing
 from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.wording import counted
@@ -14,19 +15,29 @@ from tarmac.wording import counted
 ONE_OF_SEVERAL = "one GPU of"
 
 
-def find_training_devices(request: str, rendezvous: Rendezvous | None) -> Sequence[Device]:
+def find_training_devices(
+    request: str, rendezvous: Rendezvous | None
+) -> tuple[Sequence[Device], str]:
     """Find the requested devices of this machine.
 
     Args:
         request: Devices to use, in the syntax of `find_devices`.
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
 
+    Returns:
+        The devices, and the reason why a general request left out GPUs; empty if it left out none.
+
     Raises:
         RequestError: The requested devices do not exist here.
     """
-    if rendezvous is None:
-        return find_devices(request)
-    return devices_of_machine(request, rendezvous)
+    devices: Sequence[Device] = (
+        find_devices(request) if rendezvous is None else devices_of_machine(request, rendezvous)
+    )
+    if request not in ("auto", "all") and not request.isdecimal():
+        return devices, ""
+    if devices[0].type == "cpu":
+        return devices, why_on_cpu()
+    return devices, name_left_out(shared=rendezvous is not None)
 
 
 def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ...]:
@@ -82,63 +93,43 @@ def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
     return recorded if num_recorded == rendezvous.local_world_size else "auto"
 
 
-def why_not_all(request: str, devices: Sequence[Device], rendezvous: Rendezvous | None) -> str:
-    """Return why a general request for GPUs found the CPU or only some of the GPUs.
-
-    Args:
-        request: Devices that the user requested, in the syntax of `find_devices`.
-        devices: Devices that `find_training_devices` returned for the request.
-        rendezvous: Rank and world size of this process from its launcher; None without a launcher.
-
-    Returns:
-        The reason in words; empty if no GPU was left out or the request named devices.
-    """
-    if request not in ("auto", "all") and not request.isdecimal():
-        return ""
-    if devices[0].type == "cpu":
-        return why_on_cpu()
-    return name_left_out(shared=rendezvous is not None)
-
-
 def choose_devices(
-    request: str,
-    strategy: str,
-    devices: Sequence[Device],
+    options: Options,
+    candidates: Sequence[Device],
     flops_per_device: float,
     num_parameters: int,
     *,
     rendezvous: Rendezvous | None = None,
-    why_not_all: str = "",
+    left_out: str = "",
 ) -> tuple[Sequence[Device], str]:
     """Choose among the GPUs that ``auto`` found: all if that shortens a step, else one.
 
     Args:
-        request: Devices that the user requested, in the syntax of `find_devices`.
-        strategy: Strategy that the user requested, or ``auto``.
-        devices: Devices that `find_training_devices` returned for the request.
+        options: Options that the user set.
+        candidates: Devices that `find_training_devices` returned for the request.
         flops_per_device: Matrix work per step and device if all devices share the step, in FLOP.
         num_parameters: Number of gradients to all-reduce.
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
-        why_not_all: Reason from `why_not_all`; empty for none.
+        left_out: Reason from `find_training_devices`; empty for none.
 
     Returns:
         The devices, and the reason in words.
     """
     if rendezvous is not None:
-        return devices, "one for each process here"
-    aside = f", {why_not_all}" if why_not_all else ""
-    if request != "auto":
-        return devices, f"as requested{aside}"
-    if devices[0].type == "cpu":
-        return devices, why_not_all
-    if len(devices) == 1:
-        return devices, f"the one GPU{aside}"
-    sharing = weigh_sharing(devices, flops_per_device, num_parameters)
+        return candidates, "one for each process here"
+    aside = f", {left_out}" if left_out else ""
+    if options.devices != "auto":
+        return candidates, f"as requested{aside}"
+    if candidates[0].type == "cpu":
+        return candidates, left_out
+    if len(candidates) == 1:
+        return candidates, f"the one GPU{aside}"
+    sharing = weigh_sharing(candidates, flops_per_device, num_parameters)
     figures = (
         f"sharing a step saves {sharing.saved_s * 1e3:.2g} ms, but its all-reduce takes "
         f"{sharing.cost_s * 1e3:.2g}"
     )
-    if strategy in ("auto", "single") and not sharing.pays:
-        shares = "; --devices all shares it" if strategy == "auto" else ""
-        return devices[:1], f"{ONE_OF_SEVERAL} {len(devices)}: {figures}{shares}{aside}"
-    return devices, f"{len(devices)} GPUs: {figures}{aside}"
+    if options.strategy in ("auto", "single") and not sharing.pays:
+        shares = "; --devices all shares it" if options.strategy == "auto" else ""
+        return candidates[:1], f"{ONE_OF_SEVERAL} {len(candidates)}: {figures}{shares}{aside}"
+    return candidates, f"{len(candidates)} GPUs: {figures}{aside}"

@@ -1,15 +1,16 @@
 """Make a plan from a request: collect the facts, make the choices in order, and check them.
 
 Each choice is a function of facts and earlier choices. It returns a value and the reason in words.
+The checks that depend on a choice follow it. A new choice is a function in a module of its own, a
+call in `make_plan`, and a field of `Plan`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from tarmac import data
-from tarmac.errors import RequestError
-from tarmac.training.engine.blocks import find_blocks
 from tarmac.training.engine.model import bind_dataset
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.initial import Initial, fit_weights, read_weights
@@ -17,19 +18,15 @@ from tarmac.training.plan import Plan
 from tarmac.training.planning.autotune import choose_autotune
 from tarmac.training.planning.batch_size import choose_batch_size
 from tarmac.training.planning.dataset import hold_out, in_steps, load_dataset
-from tarmac.training.planning.devices import (
-    choose_devices,
-    find_training_devices,
-    why_not_all,
-)
+from tarmac.training.planning.devices import choose_devices, find_training_devices
 from tarmac.training.planning.feed import choose_feed
 from tarmac.training.planning.fused import choose_fused, why_not_plain_classes
 from tarmac.training.planning.memory import check_memory
 from tarmac.training.planning.options import (
     Options,
     check_options,
+    check_steps,
     check_sync,
-    with_batch_size,
     with_options,
 )
 from tarmac.training.planning.precision import choose_compile, choose_precision
@@ -71,7 +68,7 @@ def make_plan(
         TarmacError: The data cannot be loaded or are damaged.
     """
     check_options(options)
-    candidates = find_training_devices(str(options.devices), rendezvous)
+    candidates, left_out = find_training_devices(str(options.devices), rendezvous)
     published, model_arguments = apply_settings(workload, options.settings)
     configured = with_options(published, options, on_cpu=candidates[0].type == "cpu")
     dataset = load_dataset(configured, load, progress)
@@ -81,87 +78,68 @@ def make_plan(
         held.check_classes(dataset)
     check_task(configured, dataset, held)
     bound = bind_dataset(configured, dataset)
-    asked_strategy = None if options.strategy == "auto" else find_strategy(options.strategy)
-    trial = try_model(bound, model_arguments, dataset, strategy=asked_strategy)
+    requested = None if options.strategy == "auto" else find_strategy(options.strategy)
+    trial = try_model(bound, model_arguments, dataset, strategy=requested)
 
-    samples_each = options.batch_size_per_device or configured.recipe.batch_size / len(candidates)
-    devices, why_devices = choose_devices(
-        str(options.devices),
-        options.strategy,
+    reasons: dict[str, str] = {}
+    samples = options.batch_size_per_device or configured.recipe.batch_size / len(candidates)
+    devices, reasons["devices"] = choose_devices(
+        options,
         candidates,
-        trial.sample_flops * samples_each,
+        trial.sample_flops * samples,
         trial.num_parameters,
         rendezvous=rendezvous,
-        why_not_all=why_not_all(str(options.devices), candidates, rendezvous),
+        left_out=left_out,
     )
-    world_size = len(devices) if rendezvous is None else rendezvous.world_size
-    strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
-    check_sync(options, strategy)
-    batch, why_batch = choose_batch_size(
-        published.recipe,
-        configured.recipe,
-        world_size,
-        per_device=options.batch_size_per_device,
-        accumulate=options.accumulate,
-        scale_lr=options.scale_lr,
-    )
-    trained = with_batch_size(bound, batch, published.recipe)
-    counted = in_steps(dataset, batch.batch_size)
-    if counted is not dataset:
-        dataset, held = counted, hold_out(options, counted)
-    shares = Shares.of(trained.recipe, len(held.train), world_size, options.accumulate)
-    _check_trial(options, shares.num_steps * trained.recipe.epochs)
+    weakest = min(devices, key=lambda device: device.bf16_matrix_units)
     tightest = min(devices, key=lambda device: device.available_bytes)
-    feed, why_feed = choose_feed(options.feed, held.train, tightest)
-    check_memory(
-        tightest,
-        dataset,
-        trial.num_parameters // (world_size if strategy.shards_model else 1),
-        process_per_device=strategy.process_per_device,
-        feed=feed,
+    world_size = len(devices) if rendezvous is None else rendezvous.world_size
+
+    strategy, reasons["strategy"] = choose_strategy(options.strategy, devices, rendezvous)
+    check_sync(options, strategy)
+
+    recipe, reasons["batch_size"] = choose_batch_size(
+        options, published.recipe, configured.recipe, world_size
     )
+    if (counted := in_steps(dataset, recipe.batch_size)) is not dataset:
+        dataset, held = counted, hold_out(options, counted)
+    shares = Shares.of(recipe, len(held.train), world_size, options.accumulate)
+    check_steps(options, shares.num_steps * recipe.epochs)
+    step_flops = trial.sample_flops * shares.largest
+    run_flops = float(trial.sample_flops) * shares.num_samples * recipe.epochs
+
+    feed, reasons["feed"] = choose_feed(options.feed, held.train, tightest)
+    check_memory(tightest, dataset, trial.num_parameters, strategy, world_size, feed=feed)
     if shares.smallest == 1 and not (options.sync_batchnorm and world_size > 1):
         trial.check_one_sample()
-    weakest = min(devices, key=lambda device: device.bf16_matrix_units)
-    precision, why_precision = choose_precision(
-        options.precision,
-        weakest,
-        trial.sample_flops * shares.largest,
-        num_parameters=trial.num_parameters,
+
+    precision, reasons["precision"] = choose_precision(
+        options.precision, weakest, step_flops, num_parameters=trial.num_parameters
     )
-    run_flops = float(trial.sample_flops) * shares.num_samples * trained.recipe.epochs
-    threads, why_threads = choose_threads(
-        options.threads, weakest, strategy.name, trial.sample_flops * shares.largest
-    )
-    compiled, why_compiled = choose_compile(options.compile, weakest, run_flops)
-    if strategy.shards_model:
-        if options.compile == "auto":
-            compiled, why_compiled = False, f"{strategy.name} gathers parameters between layers"
-        check_sharding(strategy.name, trained.recipe, compiled=compiled)
-    check_updates(trained.recipe, trial.model)
-    if options.activation_checkpointing and not find_blocks(trial.model):
-        raise RequestError(
-            f"activation_checkpointing needs repeated blocks, but {workload.name} has none",
-            hint="Blocks are children of one class in a ModuleList or Sequential.",
-        )
-    autotune, why_autotune = choose_autotune(
+    threads, reasons["threads"] = choose_threads(options.threads, weakest, strategy, step_flops)
+    compiled, reasons["compile"] = choose_compile(options.compile, weakest, strategy, run_flops)
+    check_sharding(strategy, recipe, compiled=compiled)
+    check_updates(recipe, trial.model)
+    if options.activation_checkpointing:
+        trial.check_blocks(workload.name)
+    autotune, reasons["autotune"] = choose_autotune(
         weakest, run_flops, deterministic=options.deterministic
     )
-    fused, why_fused = choose_fused(
+    fused, reasons["fused"] = choose_fused(
         options,
         trial.model,
-        trained.recipe,
+        recipe,
         weakest,
         strategy=strategy,
         feed=feed,
         precision=precision,
         is_compiled=compiled,
-        step_flops=trial.sample_flops * shares.largest,
-        task=why_not_plain_classes(trained.objective, dataset),
+        step_flops=step_flops,
+        task=why_not_plain_classes(bound.objective, dataset),
     )
     return Plan(
         reference=reference,
-        workload=trained,
+        workload=dataclasses.replace(bound, recipe=recipe),
         settings=settings_of(configured) | dict(model_arguments),
         model_arguments=model_arguments,
         dataset=dataset,
@@ -175,17 +153,7 @@ def make_plan(
         threads=threads,
         compile=compiled,
         autotune=autotune,
-        reasons={
-            "devices": why_devices,
-            "strategy": why_strategy,
-            "feed": why_feed,
-            "fused": why_fused,
-            "batch_size": why_batch,
-            "precision": why_precision,
-            "threads": why_threads,
-            "compile": why_compiled,
-            "autotune": why_autotune,
-        },
+        reasons=reasons,
         layers=trial.layers,
         num_parameters=trial.num_parameters,
         sample_flops=trial.sample_flops,
@@ -208,14 +176,6 @@ def make_plan(
         initial=_initial(options, trial),
         steps=options.steps,
     )
-
-
-def _check_trial(options: Options, num_steps: int) -> None:
-    if options.steps is not None and options.steps > num_steps:
-        raise RequestError(
-            f"steps is {options.steps}, but the whole training has {num_steps}",
-            hint="Ask for fewer, for more --epochs, or leave --steps out for the whole training.",
-        )
 
 
 def _initial(options: Options, trial: Trial) -> Initial | None:

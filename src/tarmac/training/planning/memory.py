@@ -5,6 +5,7 @@ from __future__ import annotations
 from tarmac.data import Dataset
 from tarmac.errors import RequestError
 from tarmac.machine import Device
+from tarmac.training.engine.strategy import StrategySpec
 from tarmac.training.plan import FeedName
 
 
@@ -12,8 +13,9 @@ def check_memory(
     device: Device,
     dataset: Dataset,
     num_parameters: int,
+    strategy: StrategySpec,
+    world_size: int = 1,
     *,
-    process_per_device: bool = False,
     feed: FeedName = "resident",
 ) -> None:
     """Raise a RequestError if data and weights alone exceed a device's free memory.
@@ -23,8 +25,10 @@ def check_memory(
     Parameters count four times, in fp32: values, gradients, and two averages of an optimizer. The
     size of the activations is not known beforehand.
     """
+    if strategy.shards_model:
+        num_parameters //= world_size
     needed = 4 * 4 * num_parameters
-    if feed == "resident" and (device.type == "cuda" or process_per_device):
+    if feed == "resident" and (device.type == "cuda" or strategy.process_per_device):
         needed += dataset.train.nbytes()
     if needed > device.available_bytes:
         held = f" ({device.held_by})" if device.held_by else ""

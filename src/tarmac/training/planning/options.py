@@ -12,9 +12,8 @@ from tarmac.errors import RequestError
 from tarmac.trackers import check_tracker
 from tarmac.training.engine.strategy import StrategySpec
 from tarmac.training.plan import Setting
-from tarmac.training.planning.batch_size import BatchSize
 from tarmac.training.shares import MAX_SEED
-from tarmac.workloads import Recipe, Workload
+from tarmac.workloads import Workload
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -234,6 +233,15 @@ def check_sync(options: Options, strategy: StrategySpec) -> None:
         )
 
 
+def check_steps(options: Options, num_steps: int) -> None:
+    """Raise a RequestError if a trial has more steps than the whole training."""
+    if options.steps is not None and options.steps > num_steps:
+        raise RequestError(
+            f"steps is {options.steps}, but the whole training has {num_steps}",
+            hint="Ask for fewer, for more --epochs, or leave --steps out for the whole training.",
+        )
+
+
 def with_options(workload: Workload, options: Options, *, on_cpu: bool) -> Workload:
     """Return a workload whose recipe has the options, or the CPU's default batch size."""
     recipe = workload.recipe
@@ -247,17 +255,4 @@ def with_options(workload: Workload, options: Options, *, on_cpu: bool) -> Workl
         recipe = dataclasses.replace(recipe, batch_size=options.batch_size)
     elif on_cpu and recipe.cpu_batch_size is not None:
         recipe = dataclasses.replace(recipe, batch_size=recipe.cpu_batch_size)
-    return dataclasses.replace(workload, recipe=recipe)
-
-
-def with_batch_size(workload: Workload, batch: BatchSize, published: Recipe) -> Workload:
-    """Return a workload with a batch size and the matching learning rates.
-
-    Args:
-        workload: Workload with the recipe to change.
-        batch: The batch size, and the rate of the recipe's optimizer.
-        published: The recipe before any option. Other learning rates keep their ratio to its rate.
-    """
-    recipe = workload.recipe.with_learning_rate(batch.learning_rate, published=published)
-    recipe = dataclasses.replace(recipe, batch_size=batch.batch_size)
     return dataclasses.replace(workload, recipe=recipe)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tarmac.errors import RequestError
 from tarmac.machine import Device, find_chip
+from tarmac.training.engine.strategy import StrategySpec
 from tarmac.training.plan import Precision
 from tarmac.training.planning.compiler_place import why_no_compiler
 from tarmac.training.planning.products import bf16_speedup
@@ -107,7 +108,7 @@ def _without_bf16(
         return "fp32", to_type
     if not (chip.fp32 and chip.fp16 and chip.attainable and chip.bandwidth):
         return "fp32", to_type
-        # No GPU reaches its fp32 rate either, so the real saving is larger.
+    # No GPU reaches its fp32 rate either, so the real saving is larger.
     in_fp32 = step_flops / (chip.fp32 * 1e12)
     saved_s = in_fp32 - step_flops / (chip.fp16 * chip.attainable * 1e12)
     cost_s = num_parameters * _FP16_BYTES_PER_PARAMETER / (chip.bandwidth * 1e9)
@@ -120,6 +121,7 @@ def _without_bf16(
 def choose_compile(
     request: str,
     device: Device,
+    strategy: StrategySpec,
     run_flops: float,
     why_not: Callable[[], str | None] = why_no_compiler,
 ) -> tuple[bool, str]:
@@ -131,6 +133,7 @@ def choose_compile(
     Args:
         request: ``"auto"``, ``"on"`` or ``"off"``.
         device: Device on which the training runs.
+        strategy: Strategy of the training; one that shards the model compiles only on request.
         run_flops: Matrix work of the whole training, in FLOP.
         why_not: Function that returns why the compiler cannot work here; called only if the choice
             depends on it.
@@ -144,6 +147,8 @@ def choose_compile(
     match request:
         case "off":
             return False, "as requested"
+        case "auto" if strategy.shards_model:
+            return False, f"{strategy.name} gathers parameters between layers"
         case "auto" if device.type == "cpu":
             return False, "it does not save time on a CPU"
         case "auto" if run_flops < _COMPILE_MIN_FLOPS:

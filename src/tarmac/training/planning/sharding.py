@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tarmac.errors import RequestError
+from tarmac.training.engine.strategy import StrategySpec
 from tarmac.workloads import Muon, Optimizer, Recipe, TorchOptimizer
 
 # These optimizers read a whole tensor, or call operations that DTensors lack. All others passed a
@@ -10,14 +11,16 @@ from tarmac.workloads import Muon, Optimizer, Recipe, TorchOptimizer
 _NOT_BY_PARTS = ("torch.optim.Adafactor", "torch.optim.Muon", "torch.optim.Rprop")
 
 
-def check_sharding(strategy: str, recipe: Recipe, *, compiled: bool) -> None:
-    """Raise a RequestError if a sharding strategy cannot train the recipe.
+def check_sharding(strategy: StrategySpec, recipe: Recipe, *, compiled: bool) -> None:
+    """Raise a RequestError if the strategy shards the model and cannot train the recipe.
 
     Args:
-        strategy: Name of the strategy, for the error message.
+        strategy: Strategy of the training; one that does not shard the model trains any recipe.
         recipe: Recipe of the training, with its optimizers and any moving average.
         compiled: Whether the model is compiled.
     """
+    if not strategy.shards_model:
+        return
     optimizers = [recipe.optimizer, *(g.optimizer for g in recipe.parameter_groups.values())]
     whole = next((o.name for o in optimizers if _wants_whole_tensors(o)), None)
     refused = {
@@ -28,7 +31,7 @@ def check_sharding(strategy: str, recipe: Recipe, *, compiled: bool) -> None:
     for what, is_asked in refused.items():
         if is_asked:
             raise RequestError(
-                f"{strategy} cannot {what}",
+                f"{strategy.name} cannot {what}",
                 hint="Leave it out, or use --strategy ddp.",
             )
 

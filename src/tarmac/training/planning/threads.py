@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from tarmac.machine import Device
+from tarmac.training.engine.strategy import StrategySpec
 
 # Two threads wait for each other after every operation. bench/threads_rule.py measures steps of two
 # hidden layers on two cores of an AMD EPYC. On free cores, two threads take 1.0 to 1.3 times as
@@ -20,7 +21,7 @@ _MAX_ONE_THREAD_FLOPS = 40e6
 def choose_threads(
     request: int | None,
     device: Device,
-    strategy: str,
+    strategy: StrategySpec,
     step_flops: int,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[int | None, str]:
@@ -32,7 +33,7 @@ def choose_threads(
     Args:
         request: Requested number of threads; 0 for PyTorch's default; None for the rule.
         device: Device on which the training runs.
-        strategy: Name of the strategy. Processes of a group set their own share of the cores.
+        strategy: Strategy of the training. Processes of a group set their own share of the cores.
         step_flops: Matrix work of one training step, in FLOP.
         environ: Environment variables, of which ``OMP_NUM_THREADS`` fixes the number if ``request``
             is None.
@@ -40,7 +41,7 @@ def choose_threads(
     Returns:
         The number of threads (None for PyTorch's default), and the reason in words.
     """
-    if device.type != "cpu" or strategy != "single":
+    if device.type != "cpu" or strategy.name != "single":
         return None, "PyTorch's own"
     if request is not None:
         return request or None, "as requested"

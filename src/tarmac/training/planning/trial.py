@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tarmac.data import Dataset, Subset, in_one_line
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs import Layer
+from tarmac.training.engine.blocks import find_blocks
 from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.model import build_model, name_with_settings, replicate
 from tarmac.training.engine.prediction import call_model
@@ -52,6 +53,14 @@ class Trial:
     returns_probabilities: bool
     model: nn.Module
     sample: Any
+
+    def check_blocks(self, name: str) -> None:
+        """Raise a RequestError if the model of a workload has no blocks to compute again."""
+        if not find_blocks(self.model):
+            raise RequestError(
+                f"activation_checkpointing needs repeated blocks, but {name} has none",
+                hint="Blocks are children of one class in a ModuleList or Sequential.",
+            )
 
     def check_one_sample(self) -> None:
         """Raise a RequestError if the model cannot train on a slice of one sample.
