@@ -83,24 +83,36 @@ STATED = [
         "lost one are killed after {} s",
         [("training/processes/launcher.py", "_AFTERLIFE_S", 1)],
     ),
-    ("devices", "does not appear within {} s", [("node/rendezvous.py", "RENDEZVOUS_TIMEOUT_S", 1)]),
-    ("devices", "within {} s of the last heartbeat", [("node/rendezvous.py", "SILENT_AFTER_S", 1)]),
-    ("devices", "with its last {} lines", [("node/member.py", "_TAIL_LINES", 1)]),
-    ("hkube", "after a crash, up to {} attempts", [("hkube/hosting/interface.py", "limit", 1)]),
     (
-        "hkube",
+        "several-machines",
+        "does not appear within {} s",
+        [("node/rendezvous.py", "RENDEZVOUS_TIMEOUT_S", 1)],
+    ),
+    (
+        "several-machines",
+        "within {} s of the last heartbeat",
+        [("node/rendezvous.py", "SILENT_AFTER_S", 1)],
+    ),
+    ("several-machines", "with its last {} lines", [("node/member.py", "_TAIL_LINES", 1)]),
+    (
+        "hkube-definitions",
+        "after a crash, up to {} attempts",
+        [("hkube/hosting/interface.py", "limit", 1)],
+    ),
+    (
+        "hkube-definitions",
         "`ttl` of a node | the program is asked to stop, and ended after {} s",
         [("hkube/hosting/timers.py", "stop_s", 1)],
     ),
     (
-        "hkube",
+        "hkube-definitions",
         "Tarmac waits {} s for it to return, and {} s for the first connection",
         [
             ("hkube/hosting/session.py", "_DISCONNECTED_S", 1),
             ("hkube/hosting/timers.py", "start_s", 1),
         ],
     ),
-    ("hkube", "a crash after {} s", [("hkube/hosting/session.py", "_ALIVE_S", 0.5)]),
+    ("hkube-definitions", "a crash after {} s", [("hkube/hosting/session.py", "_ALIVE_S", 0.5)]),
     (
         "hkube",
         "a deadlock is refused after {} min",
