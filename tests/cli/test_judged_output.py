@@ -22,7 +22,7 @@ def test_the_best_of_two_is_marked(tmp_path):
     lines = {line.split()[0]: line.split()[1:] for line in printed(*words).splitlines() if line}
     assert lines["test_mae"] == ["3.0000", "2.0000", "*"]
     assert lines["test_r2"] == ["0.4000", "0.4000"]
-    assert lines["*"] == ["the", "best", "of", "its", "line"]
+    assert lines["*"] == ["the", "best", "of", "its", "row"]
     assert lines["mae"][:2] == ["by", "epoch"]
     compared = json.loads(printed(*words, "--json"))
     assert compared["judged_by"] == [{"metric": "mae", "direction": "min"}] * 2

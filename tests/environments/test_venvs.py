@@ -165,7 +165,11 @@ def test_a_directory_that_cannot_be_written_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("content", "mode", "said"),
     [
-        ("#!/bin/sh\necho broken library >&2; exit 3\n", 0o755, "works: broken library"),
+        (
+            "#!/bin/sh\necho broken library >&2; exit 3\n",
+            0o755,
+            "is not a working Python: broken library",
+        ),
         ("#!/nowhere\n", 0o755, "No such file"),
     ],
 )

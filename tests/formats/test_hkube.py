@@ -239,7 +239,7 @@ def test_a_job_file_with_a_wrong_key_is_no_definition(text):
 def test_image_is_another_word_where_there_is_no_algorithm_image():
     (job,), notes = read('{"name": "ab", "algorithmImage": "x", "image": "y"}')
     assert job.environment.image == "x"
-    assert any("image is no field of HKube's" in note for note in notes)
+    assert any("image is not a field of HKube's" in note for note in notes)
     (job,), _ = read('{"name": "ab", "image": {"algorithmImage": "x"}, "minHotWorkers": 0}')
     assert job.environment.image == "x"
     assert write_hkube(job)["image"] == {"algorithmImage": "x"}
@@ -565,7 +565,7 @@ def test_the_command_line_says_which_secret_is_missing_and_takes_its_place(tmp_p
 
     done = tarmac("run", "alg.json", "--fake-gpus", "1")
     assert done.returncode == 2
-    assert "secret for AWS_ACCESS_KEY_ID: nothing says where s3-secret/awsKey is" in done.stderr
+    assert "secret for AWS_ACCESS_KEY_ID: no source is known for s3-secret/awsKey" in done.stderr
     plan = tarmac("run", "alg.json", "--dry-run")
     assert plan.returncode == 0, plan.stderr
     assert "AWS_ACCESS_KEY_ID=(secret: s3-secret/awsKey)" in plan.stdout

@@ -286,7 +286,7 @@ def test_a_definition_that_a_node_needs_and_hkube_would_refuse_is_refused(tmp_pa
             {"triggers": {"pipelines": ["q"]}},
             "triggers.pipelines: in a cluster, results of other pipelines start",
         ),
-        ({"triggers": {"cron": {"pattern": "0 * * * *", "enabled": True}}}, "by the clock"),
+        ({"triggers": {"cron": {"pattern": "0 * * * *", "enabled": True}}}, "on a schedule"),
         ({"webhooks": {"result": "http://x/y"}}, "webhooks.result: in a cluster, a service calls"),
         ({"nodes": [node("a", kind="debug")]}, "nodes[0].kind: debug: waits for a developer's"),
         ({"options": {"debugOverride": ["a"]}}, "options.debugOverride[0]: debug: waits"),
@@ -440,7 +440,7 @@ def test_an_algorithm_takes_its_input_in_each_form(asks, given_input, task_id):
     (job,) = reading.jobs
     (node,) = read_pipeline(job.pipeline).nodes
     assert (node.input, node.task_id) == ([{"x": 1}], task_id)
-    assert not any("no field of HKube's" in note for note in reading.notes)
+    assert not any("not a field of HKube's" in note for note in reading.notes)
 
 
 def test_a_task_id_that_names_no_directory_is_refused_where_it_stands():
@@ -523,7 +523,7 @@ def test_keys_that_nobody_knows_are_said_with_the_nearest(tmp_path):
     assert any("without effect off HKube, and kept: tags" in note for note in notes)
     assert any("options.batchTolerence is not a field of HKube's, and is kept; did you mean "
                "'batchTolerance'?" in note for note in notes)  # fmt: skip
-    assert any("nodes[0].batchOperations is no field" in note for note in notes)
+    assert any("nodes[0].batchOperations is not a field" in note for note in notes)
 
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "hkube"
@@ -655,7 +655,7 @@ def test_of_very_many_unknown_keys_the_others_are_counted(tmp_path):
     write(tmp_path / "green.json", ALGORITHM)
     unknown = {f"zz{number}": 1 for number in range(23)}
     notes = read(write(tmp_path / "p.json", pipeline(node("a", **unknown)))).notes
-    assert sum("is no field of HKube's" in note for note in notes) == 20
+    assert sum("is not a field of HKube's" in note for note in notes) == 20
     assert any("and 3 more keys are not fields of HKube's, and are kept" in note for note in notes)
 
 

@@ -547,7 +547,7 @@ async def test_an_algorithm_that_says_no_more_that_it_is_alive_is_a_crash(tmp_pa
         await algorithm.say("alive")
         # It reads no more, and so answers no ping.
         algorithm.socket.transport.pause_reading()
-        with pytest.raises(Disconnected, match=r"no sign of life for 0\.4 s"):
+        with pytest.raises(Disconnected, match=r"no heartbeat for 0\.4 s"):
             await task
         algorithm.socket.transport.abort()
 

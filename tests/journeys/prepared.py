@@ -145,7 +145,18 @@ def prepare_machine(directory: Path) -> None:
 def prepare_files(directory: Path) -> None:
     """Write all files that are named, those of pages first."""
     for page in (
-        *("own-workload", "search", "clouds", "read-logs", "hkube", "optimizers", "jobs", "report"),
+        *(
+            "own-workload",
+            "search",
+            "clouds",
+            "read-logs",
+            "hkube",
+            "hkube-serve",
+            "hkube-definitions",
+            "optimizers",
+            "jobs",
+            "report",
+        ),
         *("search-script", "job-data", "containers"),
         *("take-over", "clusters", "slurm", "kubernetes", "ray"),
     ):

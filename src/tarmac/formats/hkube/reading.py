@@ -214,9 +214,7 @@ class _Reader:
         field = fields.get(next((key for key in keys if key is not None), ""))
         if field is None:
             return self._path
-        variable = next(
-            (name for name in _names(field.value) if f"{name!r} is no name" in error["msg"]), None
-        )
+        variable = next((name for name in _names(field.value) if repr(name) in error["msg"]), None)
         return field.path if variable is None else (*field.path, variable)
 
     def _built_from(self, fields: Mapping[str, Field]) -> str | None:

@@ -28,4 +28,6 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
         RequestError: No study matches, or more than one.
         TarmacError: The study cannot be read.
     """
-    return Study.open(runs.Catalogue((SEARCH,), output).find(reference).path, storage)
+    path = runs.Catalogue((SEARCH,), output).find(reference).path
+    # Messages name a study as the user did.
+    return Study.open(path.absolute() if Path(reference).is_absolute() else path, storage)
