@@ -135,7 +135,7 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
     ("text", "said"),
     [
         ("name: x\ncommand: [a\n", "job.yaml:3:1: "),
-        ("name: x\nname: y\n", "job.yaml:2:1: 'name' is there twice"),
+        ("name: x\nname: y\n", "job.yaml:2:1: 'name' appears twice"),
         ("", "job.yaml: is empty"),
         ("name: x\ncomand: echo\n", "job.yaml:2:1: comand: unknown key\n  did you mean 'command'?"),
         ("name: x\n", "job.yaml:1:1: expected one of command and workload"),

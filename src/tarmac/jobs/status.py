@@ -151,7 +151,7 @@ def _read_tasks(run: Path) -> tuple[TaskEvents, Sequence[str]]:
     lines = read_events(journal)
     for event in lines.values:
         events.add(event)
-    return events, [*map(str, lines.damaged)]
+    return events, tuple(map(str, lines.damaged))
 
 
 def _statuses(
