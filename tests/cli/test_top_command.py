@@ -131,7 +131,7 @@ def test_what_cannot_be_recorded_is_said_once_and_shown_all_the_same(tarmac, tmp
         (("--watch", "0", "--json"), "expected more than 0 seconds"),
         (("--pid", "one"), "expected numbers"),
         (("--gpu", ","), "no name is given"),
-        (("--hosts", "-oProxyCommand=x"), "is no host"),
+        (("--hosts", "-oProxyCommand=x"), "is not a host name"),
         (("--once", "--host", "b"), "--host is for several machines"),
         (("--hosts", "a", "--host", "b"), "there is no host to watch among a"),
     ],

@@ -224,7 +224,7 @@ def test_what_is_no_image_of_a_class_is_left_out_and_named(tmp_path, root):
         path.write_bytes(b"no image")
     record = data.take_over("own", tmp_path / "images", Taking(), root)
     assert record.classes == ("a", "b")
-    assert [note.partition(" for ")[0] for note in record.notes if "score" not in note] == [
-        f"left out: {tmp_path / 'images/c'},",
-        f"left out: loose.png in {tmp_path / 'images'},",
+    assert [note.partition(", because ")[0] for note in record.notes if "score" not in note] == [
+        f"left out: {tmp_path / 'images/c'}",
+        f"left out: loose.png in {tmp_path / 'images'}",
     ]

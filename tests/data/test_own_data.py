@@ -257,7 +257,8 @@ def test_a_folder_of_images_that_is_neither_trained_on_nor_scored_is_named(tmp_p
     assert record.left_out == (str(tmp_path / "f" / "val"),)
     with pytest.raises(SystemExit, match="0"):
         main(("data", "add", "f", "--replace", "--from", str(tmp_path / "f")))
-    assert f"left out: {tmp_path / 'f' / 'val'} (--test " in capsys.readouterr().err
+    words = f"left out: {tmp_path / 'f' / 'val'} (choose the test samples with --test "
+    assert words in capsys.readouterr().err
     # However it is named, what was asked for is not left out.
     asked = tmp_path / "f" / "train" / ".." / "val"
     record = data.take_over("f", tmp_path / "f", Taking(test=asked, replace=True), root)
@@ -344,7 +345,7 @@ def test_options_that_the_form_has_no_use_for_are_refused(tmp_path, root):
         Taking(columns=TableColumns(targets=("x",))),
         Taking(columns=TableColumns(dropped=("x",))),
     ):
-        with pytest.raises(RequestError, match="is none"):
+        with pytest.raises(RequestError, match=r"is only for .*a\.npz is not"):
             data.take_over("a", path, taking, root)
     with pytest.raises(RequestError, match="not in a supported format"):
         data.take_over("a", written(tmp_path / "a.xlsx", ""), Taking(), root)

@@ -147,7 +147,7 @@ def test_one_that_was_cut_short_is_built_again(build):
     ("packages", "words", "hint"),
     [
         (["tol"], "no package tol in .*channel", "Similar: tool"),
-        (["base-lib=3"], r"no base-lib 3\.\* in .*channel", "There is 2.1, 1.0"),
+        (["base-lib=3"], r"no base-lib 3\.\* in .*channel", "Available: 2.1, 1.0"),
         (
             ["tool", "needs-old"],
             "needs-old 1.0 needs base-lib <2, and tool 1.0 needs base-lib >=2",

@@ -94,7 +94,7 @@ def test_random_whole_numbers_and_a_missing_seed():
     found = commands({"random": {"generate": 4, "seed": 7, "integer": integer}})
     assert found == [(str(rng.randrange(0, 100, 5)),) for _ in range(4)]
     task = {"task_factory": {"random": {"generate": 1, "integer": integer}}, "command": "{}"}
-    assert any("no seed: 0 is taken" in note for note in read(task).notes)
+    assert any("no seed: 0 is used" in note for note in read(task).notes)
     assert read(task).jobs == read(task).jobs
 
 

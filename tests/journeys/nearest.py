@@ -93,7 +93,7 @@ ENDINGS = (
     (r"^tarmac submit .*--on ray", 1, "Ray's dashboard does not answer"),
     (r"--on ray(?!.*--dry-run)", 2, "no Ray cluster was found on this machine"),
     (r"^tarmac check --on kubernetes$", 2, "no image is named"),
-    (r"^tarmac (train|search) .*--on kubernetes", 2, "no volume holds "),
+    (r"^tarmac (train|search) .*--on kubernetes", 2, "volume"),
     (r"--on kubernetes(?!.*--dry-run)", 2, "no kubeconfig: "),
     (r"^tarmac run --resume RUN --runner engine", 2, "local cannot run runners"),
     (r"--on held$", 2, "unknown --on 'held'"),

@@ -100,7 +100,7 @@ def test_what_is_wrong_with_a_kubeconfig_is_said_without_its_secrets(tmp_path: P
     file.write_text("users:\n- token: [s3cret\n")
     assert "line" in refuse()
     file.write_text("- s3cret")
-    assert "no kubeconfig" in refuse()
+    assert "is not a kubeconfig" in refuse()
     write(file, "team-a", "team-b")
     assert "use-context" in refuse()
     assert "did you mean 'team-a'" in refuse(context="taem-a")

@@ -118,8 +118,8 @@ def with_image(task, **options):
     ("job", "words"),
     [
         ("{name: x, command: 'true', resources: {gpus: 0.5}}", "whole GPUs"),
-        ("{name: x, command: 'true', inputs: [{from: a.txt}]}", "no volume"),
-        ("{name: x, command: 'true', outputs: [{path: a, to: b}]}", "no volume"),
+        ("{name: x, command: 'true', inputs: [{from: a.txt}]}", "needs a volume on Kubernetes"),
+        ("{name: x, command: 'true', outputs: [{path: a, to: b}]}", "needs a volume on Kubernetes"),
         (
             "{name: x, command: 'true', environment: {requirements: [six]}}",
             "packages, which is not possible",

@@ -153,7 +153,7 @@ def test_a_preference_of_nodes_leaves_what_the_session_avoids(tmp_path):
         ),
         (
             "{spec: {containers: [{name: task, env: [{name: TARMAC_X, value: a}]}]}}",
-            "its own",
+            "Tarmac sets it itself",
         ),
         (
             "{spec: {containers: [{name: task, volumeMounts: [{mountPath: /tarmac/run/}]}]}}",

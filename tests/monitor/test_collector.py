@@ -352,7 +352,7 @@ def test_of_tasks_that_have_ended_the_last_ones_stay_and_none_that_only_waited(
     start(job)
     watcher = watch(Cards())
     assert len(watcher.look().work) == 62
-    ended = {"event": "ended", "outcome": "succeeded"}
+    ended = {"event": "ended", "outcome": "succeeded", "seconds": 1.0, "reason": ""}
     append_lines(job / "journal.jsonl", [task | ended for task in tasks])
     found = watcher.look().work
     assert [work.state for work in found] == ["busy"] + ["ended"] * 32

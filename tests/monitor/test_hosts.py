@@ -158,7 +158,7 @@ def test_all_that_was_started_has_ended_when_it_is_closed(says, trace):
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=touch /tmp/x", "a b", "a\nb"])
 def test_a_name_that_ssh_would_take_for_something_else_is_refused(name):
-    with pytest.raises(RequestError, match="is no host"):
+    with pytest.raises(RequestError, match="is not a host name"):
         HostsFeed([name])
 
 

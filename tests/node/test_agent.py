@@ -283,7 +283,7 @@ def test_a_place_for_work_that_the_node_does_not_name_is_told(run):
     element = run.element("true", work="$NO_SUCH/tarmac")
     assert run.run(element, **_SLURM) == (1, "")
     assert run.record(element).reason == (
-        "not started: work is $NO_SUCH/tarmac, and n2 does not set that"
+        "not started: work is $NO_SUCH/tarmac, and n2 does not set that variable"
     )
 
 

@@ -160,7 +160,7 @@ def test_nodes_that_srun_does_not_start_are_named(run, on_nodes):
     record = run.record(element)
     assert (record.outcome, record.cause) == ("failed", "node")
     assert record.reason == (
-        "n1 (node 0), n2 (node 1), n3 (node 2) did not come before srun ended; "
+        "n1 (node 0), n2 (node 1), n3 (node 2) did not connect before srun ended; "
         "its output is in the engine's log"
     )
 
@@ -180,7 +180,7 @@ def test_a_node_that_never_comes_is_named(run):
         timeout=60,
     )
     # On a busy machine the srun of the tests may end before the time is over.
-    assert done.stdout.startswith("failed node: n2 (node 1), n3 (node 2) did not come ")
+    assert done.stdout.startswith("failed node: n2 (node 1), n3 (node 2) did not connect ")
 
 
 def test_a_node_without_its_gpus_is_named(run, on_nodes):

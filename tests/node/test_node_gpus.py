@@ -45,8 +45,13 @@ def test_numbers_and_parts_of_names_become_uuids(assigned, num_gpus, chosen):
         ("0", 2, {}, "Slurm gave 1 of 2 GPUs on n7; is its gres.conf right?"),
         ("", 1, {"giver": ""}, "the engine gave 0 of 1 GPUs on n7"),
         ("0", 1, {"present": None}, "Slurm gave 1 GPU on n7, but no NVIDIA driver is there"),
-        ("0", 1, {"present": []}, "Slurm gave GPU 0 on n7, but its driver shows 0 GPUs, not that"),
-        ("2", 1, {}, "Slurm gave GPU 2 on n7, but its driver shows 2 GPUs, not that"),
+        (
+            "0",
+            1,
+            {"present": []},
+            "Slurm gave GPU 0 on n7, but its driver shows 0 GPUs, not that one",
+        ),
+        ("2", 1, {}, "Slurm gave GPU 2 on n7, but its driver shows 2 GPUs, not that one"),
         (
             "1",
             1,

@@ -87,7 +87,7 @@ def test_ten_runs_have_as_many_lines(tmp_path):
 
 def test_a_path_that_is_no_run_is_named(tmp_path):
     run = make_run(tmp_path)
-    with pytest.raises(RequestError, match="gone is no run"):
+    with pytest.raises(RequestError, match="gone is not a run"):
         report([run.path, tmp_path / "gone"])
 
 

@@ -281,7 +281,7 @@ def test_a_damaged_record_and_a_path_that_is_no_run_are_errors(tmp_path):
     (run.path / "run.json").write_text("{")
     with pytest.raises(TarmacError, match="damaged"):
         report([run.path])
-    with pytest.raises(RequestError, match="is no run"):
+    with pytest.raises(RequestError, match="is not a run"):
         report([tmp_path / "nothing"])
     with pytest.raises(RequestError, match="at least one"):
         page_of([])

@@ -42,7 +42,7 @@ def test_a_list_is_found_in_by_words(site, training):
     assert "/runs/first/" in html(site, "/?q=digits+0.25")
     assert "/runs/second/" not in html(site, "/?q=digits+0.25")
     assert "/runs/second/" in html(site, "/?q=FAILED")
-    assert "No run fits" in html(site, "/?q=nothing-like-it")
+    assert "No run matches" in html(site, "/?q=nothing-like-it")
     assert "<b>" not in html(site, "/?q=%3Cb%3E%22%3E%3Cb%3E")
 
 

@@ -182,7 +182,7 @@ def test_a_network_that_something_else_stopped_is_trained_again(make_study):
 def test_trials_and_budget_end_a_search(make_study):
     study = make_study(trials=13, population=8)
     evaluator = StandIn()
-    assert search(study, evaluator) == "13 trainings were asked for"
+    assert search(study, evaluator) == "13 trainings were requested"
     assert len(evaluator.seen) == 13
     study = make_study(budget=1e-9)
     assert search(study) == "its time of 1e-09 s is over"

@@ -104,7 +104,7 @@ def test_a_file_says_where_it_is_wrong(tmp_path):
     with pytest.raises(RequestError, match=r"study.yaml:3:3: space.hidden: has no values"):
         read_request(path, {})
     path.write_text("- workload\n")
-    with pytest.raises(RequestError, match=r"study.yaml:1:1: is no study"):
+    with pytest.raises(RequestError, match=r"study.yaml:1:1: is not a study"):
         read_request(path, {})
 
 

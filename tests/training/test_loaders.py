@@ -250,7 +250,7 @@ def test_what_cannot_be_read_is_refused_in_words(source, options, said):
     [
         (Stream, {}, "train is a stream of unknown length, Stream"),
         (sized_stream, {"validation_size": 5}, "a stream, which has no end to hold out"),
-        (Noisy, {"feed": "resident"}, "feed is resident, which is for arrays"),
+        (Noisy, {"feed": "resident"}, "feed is resident, which needs arrays"),
     ],
 )
 def test_what_such_data_cannot_do_is_refused_before_anything_starts(tmp_path, make, options, said):
@@ -261,7 +261,7 @@ def test_what_such_data_cannot_do_is_refused_before_anything_starts(tmp_path, ma
 
 
 def test_a_stream_that_ends_early_says_after_how_many_samples(tmp_path):
-    with pytest.raises(TarmacError, match="ends after 60 samples of the 100 that"):
+    with pytest.raises(TarmacError, match="ends after 60 samples, expected 100"):
         trained(tmp_path, lambda: samples_from(Stream(), num_samples=100))
 
 

@@ -209,7 +209,7 @@ def test_what_a_class_says_against_the_model_is_told():
     recipe = dataclasses.replace(recipe, optimizer=OWN)
     decayed = Parameters(nn.Linear(2, 2), weight_decay={"*": 0.1}, bf16=False)
     with pytest.raises(
-        RequestError, match=r"weight has weight decay 0\.1, which Own does not know"
+        RequestError, match=r"weight has weight decay 0\.1, which Own does not support"
     ):
         build_update(recipe, decayed)
 

@@ -291,7 +291,7 @@ def test_patience_is_the_reason_that_a_run_keeps(tmp_path):
 
 
 def test_a_hook_is_refused_where_epochs_end_in_other_processes(tmp_path):
-    with pytest.raises(RequestError, match="stop cannot be asked"):
+    with pytest.raises(RequestError, match="stop cannot be used"):
         tarmac.train("digits-mlp", devices="cpu:2", output=tmp_path / "runs", stop=after(1))
     assert not (tmp_path / "runs").exists()
 

@@ -441,7 +441,7 @@ def test_frames_that_are_no_messages_and_unknown_ones_are_passed_over(served_her
         assert worker.hear_next().command == "errorMessage"
     assert worker.ask("t", {"epochs": 1}).command == "done"
     out = "\n".join(here.lines)
-    assert "passed over" in out
+    assert "is ignored" in out
 
 
 def test_a_worker_that_stays_away_is_given_up_with_what_to_do(served):

@@ -190,7 +190,7 @@ def test_ctrl_c_leaves_tasks_to_slurm_and_cancel_ends_them(numbers, on_cluster):
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=WITHIN_S)
     assert running.returncode == 130
-    assert "3 tasks run and 0 are queued on a Slurm cluster, and go on" in err
+    assert "3 tasks run and 0 are queued on a Slurm cluster, and continue" in err
     assert "detached from" in err
     ended = numbers("cancel", "latest")
     assert ended.returncode == 0, ended.stderr
@@ -251,7 +251,7 @@ def test_a_task_that_slurm_puts_back_is_done_again_and_spends_no_retry(numbers, 
         job = on_cluster.run("squeue", "-h", "-t", "R", "-o", "%A").strip()
         on_cluster.run("scontrol", "requeue", job)
         out = running.stdout.readline()
-        while "in its queue" not in out and "into its queue" not in out:
+        while out and "requeued" not in out:
             out = running.stdout.readline()
         Path("gate").touch()
         out, err = running.communicate(timeout=WITHIN_S)

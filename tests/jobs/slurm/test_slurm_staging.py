@@ -177,5 +177,7 @@ def test_what_the_named_engine_lacks_is_refused_before_anything(on_cluster, tmp_
         "{name: x, command: ['true'], environment: {image: i, ulimits: [memlock=-1]},"
         " options: {slurm: {containers: apptainer}}}"
     )
-    with pytest.raises(RequestError, match="task 'x': container: apptainer does not know ulimits"):
+    with pytest.raises(
+        RequestError, match="task 'x': container: apptainer does not support this value of ulimits"
+    ):
         prepare(job, tmp_path, executor="slurm")
