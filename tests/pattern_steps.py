@@ -189,6 +189,7 @@ class _Search:
                 if holds == (str(operation) == "ASSERT"):
                     yield place
             case other:
+                # No pattern of the catalogue has another operation yet.
                 raise NotImplementedError(other)
 
     def _greedy(self, argument: Any, place: int) -> Iterator[int]:

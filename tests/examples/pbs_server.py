@@ -85,8 +85,8 @@ class PbsServer:
             return 38, "", f"qsub: {self.refusal}\n"
         pairs = [*zip(words[::2], words[1::2], strict=True)]
         options, number = dict(pairs), len(self._jobs)
-        asked = ":".join(value for name, value in pairs if name in ("-l", "-W"))
-        wanted = dict(re.findall(r"(ncpus|ngpus|max_run_subjobs)=(\d+)", asked))
+        requested = ":".join(value for name, value in pairs if name in ("-l", "-W"))
+        wanted = dict(re.findall(r"(ncpus|ngpus|max_run_subjobs)=(\d+)", requested))
         job = f"{number}[].pbs1" if "-J" in options else f"{number}.pbs1"
         path = self._directory / f"{number}.SC"
         path.write_text(script)

@@ -53,10 +53,10 @@ def tell(run, *events):
 
 def test_tasks_at_work_are_parts_and_the_others_are_counted(held):
     tell(held, event("started", 0), ended(0, "failed"), event("started", 1))
-    found = glance_job(held)
-    assert (found.kind, found.status, found.pids) == ("job", "running", (77,))
-    assert (found.done, found.total, found.note) == (1, 3, "1 failed")
-    (part,) = found.parts
+    glance = glance_job(held)
+    assert (glance.kind, glance.status, glance.pids) == ("job", "running", (77,))
+    assert (glance.done, glance.total, glance.note) == (1, 3, "1 failed")
+    (part,) = glance.parts
     assert (part.kind, part.name, part.status) == ("task", f"{held.name}/t1", "running")
     assert part.variables == {"TARMAC_TASK_INDEX": "1", "TARMAC_ATTEMPT": "1"}
     assert part.path == held / "tasks" / "000001-t1"
@@ -71,8 +71,8 @@ def test_a_task_that_is_tried_again_is_at_work_again(held):
 
 def test_a_resumed_job_does_not_count_a_task_twice(held):
     tell(held, event("started", 0), ended(0, "failed"), event("started", 0, attempt=2))
-    found = glance_job(held)
-    assert (found.done, len(found.parts), found.note) == (0, 1, "")
+    glance = glance_job(held)
+    assert (glance.done, len(glance.parts), glance.note) == (0, 1, "")
     tell(held, ended(0, "succeeded"))
     assert glance_job(held).done == 1
 
@@ -122,9 +122,9 @@ def test_without_a_runner_what_an_engine_has_goes_on(run):
     tell(run, event("queued", 0, place="81"), event("queued", 1, place="82"))
     tell(run, event("started", 2))
     write_attempt(run, 0, state="ended", outcome="succeeded")
-    found = glance_job(run)
-    assert (found.status, found.done) == ("detached", 1)
-    assert [part.name for part in found.parts] == [f"{run.name}/t1"]
+    glance = glance_job(run)
+    assert (glance.status, glance.done) == ("detached", 1)
+    assert [part.name for part in glance.parts] == [f"{run.name}/t1"]
 
 
 def test_what_an_engine_ends_with_its_runner_is_not_at_work(run):
@@ -132,8 +132,8 @@ def test_what_an_engine_ends_with_its_runner_is_not_at_work(run):
     tell(run, event("queued", 0, place="x-0"), event("started", 1, host="n1"))
     tell(run, event("started", 2, host="n1"))
     write_attempt(run, 2, state="ended", outcome="succeeded")
-    found = glance_job(run)
-    assert (found.status, found.done, found.parts) == ("interrupted", 1, ())
+    glance = glance_job(run)
+    assert (glance.status, glance.done, glance.parts) == ("interrupted", 1, ())
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_a_task_that_waits_for_its_retry_shows_why(held):
 )
 def test_a_job_that_nobody_works_on_stands_as_its_tasks_ended(run, outcomes, status):
     tell(run, *(ended(number, outcome) for number, outcome in enumerate(outcomes)))
-    found = glance_job(run)
-    assert (found.status, found.parts, found.pids) == (status, (), ())
+    glance = glance_job(run)
+    assert (glance.status, glance.parts, glance.pids) == (status, (), ())
 
 
 def test_lines_that_are_none_are_left_out(held):
@@ -205,8 +205,8 @@ def test_a_journal_is_read_only_as_far_as_it_has_grown(held):
     tell(held, event("started", 0))
     assert glance_job(held, readings).done == 0
     tell(held, ended(0, "succeeded"), event("started", 1))
-    found = glance_job(held, readings)
-    assert (found.done, [part.name for part in found.parts]) == (1, [f"{held.name}/t1"])
+    glance = glance_job(held, readings)
+    assert (glance.done, [part.name for part in glance.parts]) == (1, [f"{held.name}/t1"])
 
 
 def test_a_directory_that_is_no_job_is_unknown(tmp_path):

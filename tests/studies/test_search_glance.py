@@ -74,12 +74,12 @@ def worker(journal):
 def test_a_search_at_work_is_shown_by_its_trials(journal):
     path, storage = journal
     search(storage)
-    found = glance_search(path)
-    assert (found.kind, found.name, found.status) == ("search", "study", "running")
-    assert (found.workload, found.pids) == ("digits-mlp", (7,))
-    assert (found.done, found.total) == (4, 8)
-    assert (found.metric_name, found.metric) == ("val_accuracy", 0.75)
-    (trial,) = found.parts
+    glance = glance_search(path)
+    assert (glance.kind, glance.name, glance.status) == ("search", "study", "running")
+    assert (glance.workload, glance.pids) == ("digits-mlp", (7,))
+    assert (glance.done, glance.total) == (4, 8)
+    assert (glance.metric_name, glance.metric) == ("val_accuracy", 0.75)
+    (trial,) = glance.parts
     assert (trial.name, trial.epoch, trial.status) == ("study/trial-4", 2, "running")
 
 
@@ -94,9 +94,9 @@ def test_where_less_is_better_the_least_is_best(journal):
 def test_without_a_process_a_search_was_interrupted(journal):
     path, storage = journal
     search(storage)
-    found = glance_search(path)
-    assert (found.status, found.pids, found.parts) == ("interrupted", (), ())
-    assert found.done == 4
+    glance = glance_search(path)
+    assert (glance.status, glance.pids, glance.parts) == ("interrupted", (), ())
+    assert glance.done == 4
 
 
 @pytest.mark.parametrize(("age_s", "status"), [(0.0, "running"), (1200.0, "interrupted")])
@@ -117,16 +117,16 @@ def test_trials_in_a_file_of_sqlite_are_read(tmp_path):
     url = f"sqlite:///{tmp_path / 'trials.db'}"
     path = make(tmp_path / "study", storage=url)
     search(RDBStorage(url))
-    found = glance_search(path)
-    assert (found.done, found.metric) == (4, 0.75)
+    glance = glance_search(path)
+    assert (glance.done, glance.metric) == (4, 0.75)
 
 
 @pytest.mark.parametrize(
     "storage", ["postgresql://user@host/name", "sqlite:////nowhere/trials.db", "sqlite:///x"]
 )
 def test_trials_in_a_database_that_cannot_be_read_are_not_known(tmp_path, storage):
-    found = glance_search(make(tmp_path / "study", storage=storage))
-    assert (found.done, found.metric) == (None, None)
+    glance = glance_search(make(tmp_path / "study", storage=storage))
+    assert (glance.done, glance.metric) == (None, None)
 
 
 @pytest.mark.usefixtures("worker")
@@ -158,8 +158,8 @@ def test_a_journal_is_read_only_as_far_as_it_has_grown(journal):
     study = search(storage)
     assert glance_search(path, readings).done == 4
     study.tell(study.ask(), 0.9)
-    found = glance_search(path, readings)
-    assert (found.done, found.metric) == (5, 0.9)
+    glance = glance_search(path, readings)
+    assert (glance.done, glance.metric) == (5, 0.9)
 
 
 def test_a_directory_that_is_no_search_is_unknown(tmp_path):

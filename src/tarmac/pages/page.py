@@ -3,8 +3,8 @@
 A page needs no network and no other file. Everything that is not `markupsafe.Markup` is escaped.
 
 Example:
-    >>> asked = Section("asked", "Request", Markup("<p>..</p>"))
-    >>> page = Page("digits-mlp", sections=[asked])
+    >>> request = Section("asked", "Request", Markup("<p>..</p>"))
+    >>> page = Page("digits-mlp", sections=[request])
     >>> render_page(page).startswith("<!doctype html>")
     True
 """

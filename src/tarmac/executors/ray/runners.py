@@ -40,7 +40,7 @@ _ANSWERS_WITHIN_S = 10.0
 
 # Ray itself ends a job that waits for 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS), without saying
 # why it waited. A runner requests no resources, so a runner that waits this long never begins.
-_WAITS_AT_MOST_S = 600.0
+_MAX_WAIT_S = 600.0
 # A reason for waiting would only be noise before this time.
 _WAITS_QUIETLY_S = 60.0
 
@@ -134,10 +134,10 @@ class RayRunners:
 def _waiting(jobs: RayJobs, job: RayJob, waits_s: float) -> RunnerState:
     if waits_s <= _WAITS_QUIETLY_S:
         return RunnerState("waits", f"job {job.name} waits for its turn")
-    if waits_s <= _WAITS_AT_MOST_S:
+    if waits_s <= _MAX_WAIT_S:
         return RunnerState("waits", f"job {job.name} waits: {job.message}")
     jobs.stop(job.name)
-    words = f"was stopped, because it had not started within {_WAITS_AT_MOST_S / 60:g} minutes"
+    words = f"was stopped, because it had not started within {_MAX_WAIT_S / 60:g} minutes"
     return RunnerState("ended", f"job {job.name} {words}: {job.message}")
 
 
