@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 from torch import nn
 
 from tarmac import data
@@ -50,3 +51,21 @@ def test_a_model_that_reads_its_weights_is_tried_with_them():
         check_corners(
             Space({"hidden": Numbers(-4, 8, whole=True)}), workload, data.load("digits"), {}
         )
+
+
+@pytest.mark.parametrize(("hidden", "device"), [(16, "cpu"), (20_000, "meta")])
+def test_only_large_networks_are_called_on_the_meta_device(hidden: int, device: str):
+    """The first call there imports TorchDynamo, which takes longer than a small network."""
+    devices = set()
+
+    class Noting(nn.Linear):
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            devices.add(values.device.type)
+            return super().forward(values)
+
+    def network(hidden: int = 16) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), Noting(64, hidden), nn.Linear(hidden, 10))
+
+    workload = dataclasses.replace(DIGITS, model=network)
+    check_corners(Space({"hidden": Choices((hidden,))}), workload, data.load("digits"), {})
+    assert devices == {device}

@@ -8,6 +8,7 @@ from tarmac.runs import JudgedBy
 from tarmac.studies import search
 from tarmac.studies.errors import FieldError
 from tarmac.studies.opening import check_changes
+from tarmac.studies.reporter import Silent
 from tarmac.studies.study.glance import glance_search
 from tarmac.studies.study.kind import SEARCH
 
@@ -57,3 +58,21 @@ def test_a_metric_whose_better_end_nobody_tells_is_refused(tmp_path):
     with pytest.raises(FieldError, match="it is not known whether higher or lower is better"):
         search(REFERENCE, output=tmp_path, objective="near", **FIELDS)
     assert not [*tmp_path.iterdir()]
+
+
+class Watching(Silent):
+    """Notes, at each finished network, whether the winner's process has started."""
+
+    def __init__(self):
+        self.has_started = []
+
+    def trial_done(self, study, trial):
+        self.has_started.append((study.path / "logs" / "winner.log").exists())
+
+
+def test_the_winners_process_starts_while_the_last_generation_trains(tmp_path):
+    """It imports PyTorch meanwhile."""
+    watching = Watching()
+    fields = FIELDS | {"method": "evolve", "population": 2, "generations": 2, "retain": 0.5}
+    search(REFERENCE, output=tmp_path, reporter=watching, **fields)
+    assert watching.has_started == [False, False, True]

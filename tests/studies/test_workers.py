@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -23,7 +24,7 @@ from tarmac.runs import Run
 from tarmac.studies import Candidate, Choices, Silent, Study, Terms, Workers, time_left
 from tarmac.studies.cluster.following import Following
 from tarmac.studies.cluster.workers import most_workers_of, workers_job
-from tarmac.studies.conclusion import conclude
+from tarmac.studies.conclusion import WinnersProcess, conclude
 from tarmac.studies.evaluation.choice import Chosen
 from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
 from tarmac.studies.evaluation.slots import Slot
@@ -410,8 +411,9 @@ def test_the_winners_training_goes_on_where_its_worker_was_ended(tmp_path):
 
         writer = StudyWriter.open(study.path)
         writer.update(status="running", best=None, ended_at=None)
-        slot = Slot("cpu", 1)
-        is_done = conclude(writer, "so", slot, Watching(), halted)
+        process = WinnersProcess(writer, Slot("cpu", 1))
+        with contextlib.closing(process):
+            is_done = conclude(writer, "so", process, Watching(), halted)
         assert is_done == (halted is not has_checkpoint)
         return [epoch for epoch in epochs if epoch]
 

@@ -64,10 +64,43 @@ def concluding(study: StudyWriter, halted: Callable[[], bool], *, waits: bool) -
         lock.release()
 
 
+class WinnersProcess:
+    """The process that trains a study's winner, on one device and all its threads.
+
+    It needs seconds to import PyTorch, so it may be started before the winner is known.
+
+    Args:
+        study: Study in whose directory the process writes its log.
+        slot: Device and threads to train with.
+    """
+
+    def __init__(self, study: Study, slot: Slot) -> None:
+        self.device = slot.device
+        self._log = study.path / "logs" / "winner.log"
+        self._num_threads = slot.num_threads
+        self._worker: Worker | None = None
+
+    def start(self) -> Worker:
+        """Start the process unless it runs, and return it.
+
+        Raises:
+            StorageError: The log cannot be written.
+        """
+        if self._worker is None:
+            self._worker = start_worker(PROGRAM, self._num_threads, self._log)
+        return self._worker
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+
 def conclude(
     study: StudyWriter,
     why: str,
-    slot: Slot,
+    process: WinnersProcess,
     reporter: Reporter,
     halted: Callable[[], bool],
 ) -> bool:
@@ -76,7 +109,7 @@ def conclude(
     Args:
         study: Study that this process concludes, inside a block of `concluding`.
         why: Reason why the search is over.
-        slot: Device and threads to train with.
+        process: Process that trains the winner.
         reporter: Reporter that receives each epoch's metrics.
         halted: Returns whether to stop.
 
@@ -97,7 +130,7 @@ def conclude(
     if known is not None and known.number == winner.number and known.run is not None:
         winner = known.model_copy(update={"confirmed": winner.confirmed})
     else:
-        trained = _retrain(study, winner, slot, reporter, halted)
+        trained = _retrain(study, winner, process, reporter, halted)
         if trained is None:
             return False
         winner = trained
@@ -113,7 +146,11 @@ def conclude(
 
 
 def _retrain(
-    study: Study, winner: Winner, slot: Slot, reporter: Reporter, halted: Callable[[], bool]
+    study: Study,
+    winner: Winner,
+    process: WinnersProcess,
+    reporter: Reporter,
+    halted: Callable[[], bool],
 ) -> Winner | None:
     """Train a winner on all data in a process of its own, and score it on the test set."""
     output = study.path / BEST
@@ -128,25 +165,22 @@ def _retrain(
         split = study.record.validation_split
         job |= {"train_size": whole_size(study), "validation_split": split}
     _begin_or_keep(output, job)
-    job |= {"devices": slot.device, "output": str(output), "checkpoint_every": 1}
+    job |= {"devices": process.device, "output": str(output), "checkpoint_every": 1}
     reporter.retraining(study, 0, {})
-    worker = start_worker(PROGRAM, slot.num_threads, study.path / "logs" / "winner.log")
-    try:
-        worker.send(**job)
-        with selectors.DefaultSelector() as selector:
-            selector.register(worker.output, selectors.EVENT_READ)
-            while not halted():
-                for message in _received(worker) if selector.select(LOOK_EVERY_S) else ():
-                    if "epoch" in message:
-                        metrics = message["metrics"]
-                        reporter.retraining(study, int(metrics["epoch"]), metrics)
-                    elif "interrupted" in message:
-                        return None
-                    else:
-                        return _with_test_scores(winner, message["done"], message["run"])
-        return None
-    finally:
-        worker.kill()
+    worker = process.start()
+    worker.send(**job)
+    with selectors.DefaultSelector() as selector:
+        selector.register(worker.output, selectors.EVENT_READ)
+        while not halted():
+            for message in _received(worker) if selector.select(LOOK_EVERY_S) else ():
+                if "epoch" in message:
+                    metrics = message["metrics"]
+                    reporter.retraining(study, int(metrics["epoch"]), metrics)
+                elif "interrupted" in message:
+                    return None
+                else:
+                    return _with_test_scores(winner, message["done"], message["run"])
+    return None
 
 
 def _begin_or_keep(output: Path, network: Mapping[str, Any]) -> None:

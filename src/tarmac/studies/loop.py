@@ -44,6 +44,8 @@ class SearchLoop:
         reporter: Reporter that receives the search's progress.
         stop: Returns whether the user requests a stop; called several times a second.
         terms: Share of the trials to take, and time limit.
+        when_all_claimed: Called, maybe repeatedly, once no network is left to claim, while the last
+            ones may still train. Default: nothing.
 
     Attributes:
         leave: Reason for leaving the study, once `run` has returned None.
@@ -59,6 +61,8 @@ class SearchLoop:
         reporter: Reporter,
         stop: Callable[[], bool],
         terms: Terms = ALONE,
+        *,
+        when_all_claimed: Callable[[], object] | None = None,
     ) -> None:
         self._study = study
         self._terms = terms
@@ -80,6 +84,7 @@ class SearchLoop:
         self.leave: Leave = "stopped"
         self.num_trained = self.num_epochs = 0
         self.has_waited = self._goes_on = False
+        self._when_all_claimed = when_all_claimed
         self._losers: set[int] = set()
         self._curves: dict[int, dict[int, float]] = {}
 
@@ -164,6 +169,8 @@ class SearchLoop:
             candidate = self._queue.next()
             if candidate is None:
                 return
+            if self._when_all_claimed is not None and self._queue.is_spent:
+                self._when_all_claimed()
             # A training that resumes from a checkpoint has reported its first epochs already.
             trial = self._study.ledger.trials[candidate.number]
             self._curves[candidate.number] = dict(trial.intermediate_values)

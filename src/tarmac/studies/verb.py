@@ -11,7 +11,7 @@ from tarmac.errors import TarmacError, quoted, reason_of
 from tarmac.machine import find_devices
 from tarmac.studies.cluster.session import search_on
 from tarmac.studies.cluster.workers import Workers
-from tarmac.studies.conclusion import conclude, concluding
+from tarmac.studies.conclusion import WinnersProcess, conclude, concluding
 from tarmac.studies.confirm import confirm
 from tarmac.studies.errors import AllTrialsFailedError
 from tarmac.studies.evaluation.choice import choose_evaluator
@@ -157,7 +157,10 @@ def _work(
 ) -> Leave:
     request = study.request
     devices = find_devices(str(request.devices))
-    loop = SearchLoop(study, owner, reporter, stop, terms)
+    # The winner trains alone, so on all threads, as in `tarmac train`.
+    winners_process = WinnersProcess(study, slots_of(devices, 1)[0])
+    start_early = winners_process.start if terms is ALONE else None
+    loop = SearchLoop(study, owner, reporter, stop, terms, when_all_claimed=start_early)
     chosen = choose_evaluator(study, devices, loop.halted)
     study.ledger.refresh()
     reporter.began(study, chosen.summary)
@@ -198,9 +201,8 @@ def _work(
                     return "stopped"
                 study.update(confirmed=confirmed)
             chosen.close()
-            # The winner trains alone, so on all threads, as in `tarmac train`.
-            slot = slots_of(devices, 1)[0]
-            is_done = conclude(study, why, slot, reporter, stop)
+            is_done = conclude(study, why, winners_process, reporter, stop)
             return "concluded" if is_done else "stopped"
     finally:
         chosen.close()
+        winners_process.close()

@@ -1,7 +1,8 @@
 """Build a space's networks before a search starts, to refuse values that no network can have.
 
-A network is built and called on PyTorch's meta device, with shapes but without values, which takes
-milliseconds. If that fails, a real network on the CPU decides: only its error is the user's.
+A network is built and called once, which takes milliseconds: a small one on the CPU, a large one on
+PyTorch's meta device, with shapes but without values. If that fails, a trial of the real network
+decides: only its error is the user's.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from tarmac.workloads import Workload
 
 # A value may not fit the defaults of other parameters, as attention heads fit only some widths.
 _NUM_DRAWS = 4
+
+# The first layer called on the meta device imports sympy and TorchDynamo, which takes longer than
+# to import PyTorch. To build and call a network of this size takes some 10 ms.
+_MAX_SMALL_PARAMETERS = 1_000_000
 
 
 def check_corners(
@@ -72,9 +77,10 @@ def _why_impossible(
         changed, arguments = configure(workload, dataset, settings)
         with torch.random.fork_rng(devices=[]):
             _, inputs, _ = first_samples(changed, dataset)
-            # A model that fails without values is tried with values below.
-            with contextlib.suppress(Exception), torch.no_grad(), torch.device("meta"):
-                call_model(build_model(changed, arguments, seed=0).eval(), _on_meta(inputs))
+            device = "cpu" if _is_small(changed, arguments) else "meta"
+            # A model that fails here, e.g. for want of values, is tried with all checks below.
+            with contextlib.suppress(Exception), torch.no_grad(), torch.device(device):
+                call_model(build_model(changed, arguments, seed=0).eval(), _on(device, inputs))
                 return None
             try_model(changed, arguments, dataset)
     except RequestError as error:
@@ -82,10 +88,18 @@ def _why_impossible(
     return None
 
 
-def _on_meta(inputs: Any) -> Any:
+def _is_small(workload: Workload, arguments: Mapping[str, Setting]) -> bool:
+    """Return whether a network can be built without values and has few parameters."""
+    with contextlib.suppress(Exception), torch.device("meta"):
+        parameters = build_model(workload, arguments, seed=0).parameters()
+        return sum(parameter.numel() for parameter in parameters) <= _MAX_SMALL_PARAMETERS
+    return False
+
+
+def _on(device: str, inputs: Any) -> Any:
     if isinstance(inputs, dict):
-        return {name: value.to("meta") for name, value in inputs.items()}
-    return inputs.to("meta")
+        return {name: value.to(device) for name, value in inputs.items()}
+    return inputs.to(device)
 
 
 def _refusal(space: Space, name: str, value: Setting, error: RequestError) -> FieldError:
