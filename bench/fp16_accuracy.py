@@ -5,7 +5,8 @@ python bench/fp16_accuracy.py [--seeds 3] [--epochs N] [WORKLOAD ...]
 Each seed is trained in both precisions, one after the other; products of fp16 are computed as a
 GPU's matrix units do (`emulated_fp16.py`). ``--epochs`` shortens the trainings, which are then
 compared with each other alone. Workloads of MNIST and CIFAR-10 need their files: set TARMAC_DATA.
-Results of each group of workloads have a file of their own, which ``--name`` names.
+The results are written after each workload, so that a long run loses none. ``--name`` names
+their file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def main() -> None:
     parser.add_argument("--name", default="fp16-accuracy", help="of the results' file")
     options = parser.parse_args()
     reached: dict[str, dict[str, list[float]]] = {}
-    rows = []
+    rows: list[list[str]] = []
     for workload in options.workloads:
         metric = expected = ""
         reached[workload] = {precision: [] for precision in _PRECISIONS}
@@ -53,6 +54,12 @@ def main() -> None:
             rows.append(
                 [workload, precision, metric, Spread.of(values).show(4), expected, as_expected]
             )
+        _write(options, reached, rows)
+
+
+def _write(
+    options: argparse.Namespace, reached: dict[str, dict[str, list[float]]], rows: list[list[str]]
+) -> None:
     header = ["workload", "precision", "metric", "median (range)", "expected", "as expected"]
     length = "the recipe's" if options.epochs is None else options.epochs
     text = (
