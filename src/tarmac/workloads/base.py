@@ -308,7 +308,7 @@ class Workload(metaclass=Named):
         objective: Loss, metrics, and the metric that judges a training.
         optimizers: Optimizers by name for ``--set optimizer=NAME``, each of another class.
         expectation: Result that the workload is known to reach. None: unknown.
-        took: Measured duration of the recipe, with machine and date. Empty: not measured.
+        took: Measured durations of the recipe, each as ``SECONDS s on MACHINE, DATE``.
         initialise: Function that sets weights from data once, before the first step (Kraehenbuehl
             et al., arXiv 1511.06856). It gets the model on the CPU and the first training samples,
             preprocessed, not augmented, fp32 ``[at most initialise_samples, ...]``. A parameter
@@ -325,7 +325,7 @@ class Workload(metaclass=Named):
     objective: Objective = dataclasses.field(default_factory=Classification)
     optimizers: Mapping[str, Optimizer] = dataclasses.field(default_factory=dict)
     expectation: Expectation | None = None
-    took: str = ""
+    took: tuple[str, ...] = ()
     initialise: Callable[..., None] | None = None
     initialise_samples: int = 1000
 

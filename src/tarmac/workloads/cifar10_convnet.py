@@ -84,5 +84,5 @@ workload = Workload(
         preprocess=preprocess,
     ),
     expectation=Expectation(at_least=0.80, source="the tutorial documents 0.86 after 256 epochs"),
-    took="2,298 s on two cores of an AMD EPYC with AVX512_BF16, 2026-11-22",
+    took=("2,298 s on two cores of an AMD EPYC with AVX512_BF16, 2026-11-22",),
 )

@@ -44,5 +44,5 @@ workload = Workload(
         preprocess=Scale(factor=1 / 16),
     ),
     expectation=Expectation(at_least=0.96, source="scikit-learn's SVM example reaches 0.97"),
-    took="1.0 s on two cores of a Xeon with AMX, 2026-11-21",
+    took=("1.0 s on two cores of a Xeon with AMX, 2026-11-21",),
 )

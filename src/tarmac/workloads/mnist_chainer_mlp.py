@@ -43,4 +43,5 @@ workload = Workload(
         epochs=20,
     ),
     expectation=Expectation(at_least=0.980, source="Chainer's example, run for 20 epochs"),
+    took=("0.98 s on an NVIDIA H100, 2026-11-26",),
 )

@@ -42,7 +42,7 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
                 "batch_size": workload.recipe.batch_size,
                 "learning_rate": workload.recipe.optimizer.learning_rate,
                 "expectation": str(workload.expectation) if workload.expectation else None,
-                "took": workload.took or None,
+                "took": workload.took,
                 "settings": settings_of(workload),
             }
             for workload in workloads
@@ -61,8 +61,8 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
             f"{indent}expected: {expected} after {counted(recipe.epochs, 'epoch')} of batches of "
             f"{recipe.batch_size}"
         )
-        if workload.took:
-            click.echo(f"{indent}took: {workload.took}")
+        for time in workload.took:
+            click.echo(f"{indent}took: {time}")
         settings = ", ".join(
             f"{key}={show_setting(value)}" for key, value in settings_of(workload).items()
         )
