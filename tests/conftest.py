@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import http.server
 import importlib.util
+import json
 import os
 import pickle
 import pwd
@@ -38,7 +39,7 @@ from forked import FAILURES, STARTED, forked_interpreter
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.masking import values as masking_values
 from tarmac.testing.slurm import OneMachineSlurm
-from waiting import limit_s
+from waiting import limit_s, wait_until
 
 _HAS_TORCH = importlib.util.find_spec("torch") is not None
 _GPU_WORKERS = 4
@@ -136,6 +137,49 @@ def busybox_image() -> Iterator[str]:
     """Yield an image of Busybox and nothing else."""
     yield make_busybox_image()
     remove_busybox("docker")
+
+
+@pytest.fixture
+def registry(tmp_path: Path, busybox_image: str, reserve_port: Callable[[], int]) -> Iterator[str]:
+    """Return the name of an image in a real registry that wants ``me`` with ``hunter2hunter2``."""
+    programs = [shutil.which("docker-registry"), shutil.which("htpasswd")]
+    if None in programs:
+        pytest.skip("no registry is here; provide one: sudo sh .ci/start-docker")
+    port = reserve_port()
+    made = subprocess.run(
+        ["htpasswd", "-Bbn", "me", "hunter2hunter2"], capture_output=True, text=True, check=True
+    )
+    (tmp_path / "htpasswd").write_text(made.stdout)
+    (tmp_path / "registry.yml").write_text(
+        json.dumps(
+            {
+                "version": 0.1,
+                "log": {"level": "error"},
+                "storage": {"filesystem": {"rootdirectory": str(tmp_path / "images")}},
+                "http": {"addr": f"127.0.0.1:{port}"},
+                "auth": {"htpasswd": {"realm": "x", "path": str(tmp_path / "htpasswd")}},
+            }
+        )
+    )
+    serving = subprocess.Popen(
+        ["docker-registry", "serve", str(tmp_path / "registry.yml")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    name = f"127.0.0.1:{port}/private:1"
+    config = ["--config", str(tmp_path / "docker-config")]
+    login = [*config, "login", "-u", "me", "-p", "hunter2hunter2", f"127.0.0.1:{port}"]
+    wait_until(
+        lambda: not subprocess.run(["docker", *login], capture_output=True, check=False).returncode,
+        "the login to the registry",
+    )
+    subprocess.run(["docker", "tag", busybox_image, name], check=True)
+    subprocess.run(["docker", *config, "push", "--quiet", name], check=True, capture_output=True)
+    subprocess.run(["docker", "rmi", name], check=True, capture_output=True)
+    yield name
+    serving.terminate()
+    serving.wait()
+    subprocess.run(["docker", "rmi", name], check=False, capture_output=True)
 
 
 @pytest.fixture

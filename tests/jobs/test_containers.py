@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -334,49 +332,6 @@ def test_a_mount_is_beside_the_job_file_and_has_any_name(tmp_path, image, name):
     directory = task_directory(run.path, task)
     assert (directory / "stdout").read_text() == "hello\n", (directory / "stderr").read_text()
     assert watcher.ends["x"].outcome == "succeeded"
-
-
-@pytest.fixture
-def registry(tmp_path, image, reserve_port):
-    """Return the name of an image in a real registry that wants ``me`` with ``hunter2hunter2``."""
-    programs = [shutil.which("docker-registry"), shutil.which("htpasswd")]
-    if None in programs:
-        pytest.skip("no registry is here; provide one: sudo sh .ci/start-docker")
-    port = reserve_port()
-    made = subprocess.run(
-        ["htpasswd", "-Bbn", "me", "hunter2hunter2"], capture_output=True, text=True, check=True
-    )
-    (tmp_path / "htpasswd").write_text(made.stdout)
-    (tmp_path / "registry.yml").write_text(
-        json.dumps(
-            {
-                "version": 0.1,
-                "log": {"level": "error"},
-                "storage": {"filesystem": {"rootdirectory": str(tmp_path / "images")}},
-                "http": {"addr": f"127.0.0.1:{port}"},
-                "auth": {"htpasswd": {"realm": "x", "path": str(tmp_path / "htpasswd")}},
-            }
-        )
-    )
-    serving = subprocess.Popen(
-        ["docker-registry", "serve", str(tmp_path / "registry.yml")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    name = f"127.0.0.1:{port}/private:1"
-    config = ["--config", str(tmp_path / "docker-config")]
-    login = [*config, "login", "-u", "me", "-p", "hunter2hunter2", f"127.0.0.1:{port}"]
-    wait_until(
-        lambda: not subprocess.run(["docker", *login], capture_output=True, check=False).returncode,
-        "the login to the registry",
-    )
-    subprocess.run(["docker", "tag", image, name], check=True)
-    subprocess.run(["docker", *config, "push", "--quiet", name], check=True, capture_output=True)
-    subprocess.run(["docker", "rmi", name], check=True, capture_output=True)
-    yield name
-    serving.terminate()
-    serving.wait()
-    subprocess.run(["docker", "rmi", name], check=False, capture_output=True)
 
 
 @pytest.mark.containers

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from test_cluster_containers import DOCKER, apptainer  # noqa: F401 - a fixture
-from test_containers import image, registry  # noqa: F401 - fixtures
 from test_node_staging import node  # noqa: F401 - a fixture
 
 
@@ -60,7 +59,7 @@ def docker_calls(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("pull", "pulls"), [("missing", 1), ("always", 2)])
 def test_an_array_pulls_an_image_for_docker_once_for_each_node_and_run(
     node,  # noqa: F811
-    registry,  # noqa: F811
+    registry,
     docker_calls,
     pull,
     pulls,
