@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
 # What the image of a machine with a GPU brings, in the build that fits its driver, and heavy
 # packages that no stage imports: they are neither downloaded nor looked into.
-LEFT_OUT = frozenset({"torch", "numpy", "scikit-learn", "optuna-dashboard", "moto", "jsonschema"})
+LEFT_OUT = frozenset(
+    {
+        "jsonschema",
+        "kubernetes-validate",
+        "moto",
+        "numpy",
+        "optuna-dashboard",
+        "playwright",
+        "scikit-learn",
+        "torch",
+    }
+)
 # What of a checkout the stages run: trainings, searches, and the tests that are marked gpu.
 EXTRAS = ("train", "search", "test")
 

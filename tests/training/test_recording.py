@@ -11,8 +11,8 @@ import torch
 import tarmac
 from tarmac.testing.strategies import WORKLOADS, assert_close, weights_of
 from tarmac.training import FlatOptimizer, Group, Options, make_plan
+from tarmac.training.engine import evaluation
 from tarmac.training.engine.engine import Engine
-from tarmac.training.engine.evaluation import Evaluation
 from tarmac.training.engine.recorder import GraphRecorder
 from tarmac.training.engine.team import Alone
 from tarmac.workloads import SGD, find_workload
@@ -127,11 +127,11 @@ def test_warming_up_leaves_all_state_as_it_was():
 
 def test_held_out_samples_go_to_the_gpu_once(monkeypatch):
     sent = []
-    real = Evaluation._send
-    monkeypatch.setattr(Evaluation, "_send", lambda *args: sent.append(args[2:]) or real(*args))
-    plan = make_plan(
-        find_workload("digits-mlp"), "digits-mlp", Options(devices="cuda", validation_size=200)
-    )
+    real = evaluation.put_on
+    monkeypatch.setattr(evaluation, "put_on", lambda *args: sent.append(args[2:]) or real(*args))
+    # Fused trainings put them there in another way.
+    options = Options(devices="cuda", validation_size=200, fused="off")
+    plan = make_plan(find_workload("digits-mlp"), "digits-mlp", options)
     engine = Engine(plan, Alone())
     engine.warm_up()
     first, again = engine.evaluate_validation(), engine.evaluate_validation()
