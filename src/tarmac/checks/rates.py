@@ -9,7 +9,7 @@ from typing import Any
 from tarmac.machine import Chip, find_chip
 
 # The types of the matrix units for which a healthy chip's share is known.
-_KINDS = ("bf16", "fp16")
+MATRIX_TYPES = ("bf16", "fp16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ def chip_of(device: Mapping[str, Any]) -> Chip | None:
 def find_matrix_rate(device: Mapping[str, Any]) -> MatrixRate | None:
     """Return the matrix rate of a device in a probe's result; None where none was measured."""
     chip, measured = chip_of(device), device.get("flops") or {}
-    rates = [_rate(chip, kind, measured[kind]) for kind in _KINDS if measured.get(kind)]
+    rates = [_rate(chip, kind, measured[kind]) for kind in MATRIX_TYPES if measured.get(kind)]
     return max(rates, key=lambda rate: (rate.share or 0.0, rate.flops), default=None)
 
 

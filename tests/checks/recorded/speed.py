@@ -21,6 +21,15 @@ def bf16(*rates: float) -> list[dict[str, Any]]:
     return [{"flops": {"bf16": rate * 1e12}} for rate in rates]
 
 
+def both(first: dict[str, Any], second: dict[str, Any]) -> Evidence:
+    """Return what PyTorch's and JAX's probes measured on one H100."""
+    torch, jax = (
+        on_gpu(name, chip="NVIDIA H100 80GB HBM3", **facts)
+        for name, facts in (("torch", first), ("jax", second))
+    )
+    return torch.model_copy(update={"probes": (*torch.probes, *jax.probes)})
+
+
 RECORDED: dict[str, list[Evidence]] = {
     "very-slow-compute": [
         on_gpu("torch", flops={"bf16": 200e12}),
@@ -45,7 +54,15 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
     ],
     "uneven-siblings": [siblings("NVIDIA GeForce RTX 4090", *bf16(160, 135))],
-    "slow-memory": [on_gpu("torch", copies={"memory": 2000e9})],
+    "slow-memory": [
+        on_gpu("torch", copies={"memory": 2000e9}),
+        both({"copies": {"memory": 1900e9}}, {"copies": {"memory": 1800e9}}),
+    ],
+    "slower-framework": [
+        # A healthy H100, whose JAX timed the start of its calls.
+        both({"copies": {"memory": 2949e9}}, {"copies": {"memory": 1977e9}}),
+        both({"flops": {"bf16": 775e12}}, {"flops": {"bf16": 500e12}}),
+    ],
     "memory-missing": [
         # One of five stacks of HBM.
         gpu(name="NVIDIA A100-SXM4-80GB", memory_bytes=64 * 2**30),
@@ -57,6 +74,7 @@ RECORDED: dict[str, list[Evidence]] = {
 CLOSE: dict[str, list[Evidence]] = {
     "very-slow-compute": [
         on_gpu("torch", flops={"bf16": 310e12}),
+        both({"flops": {"bf16": 775e12}}, {"flops": {"bf16": 300e12}}),
         # Some types are slow in some builds; a slow chip is slow in all.
         on_gpu("torch", flops={"bf16": 770e12, "fp16": 100e12}),
         on_gpu("torch", chip="NVIDIA A10G", flops={"bf16": 1e12}),
@@ -98,6 +116,13 @@ CLOSE: dict[str, list[Evidence]] = {
         on_gpu("torch", copies={"memory": 3000e9}),
         # ECC of GDDR takes some of it.
         on_gpu("torch", chip="Tesla T4", copies={"memory": 220e9}),
+        both({"copies": {"memory": 2949e9}}, {"copies": {"memory": 1977e9}}),
+    ],
+    "slower-framework": [
+        both(
+            {"flops": {"bf16": 775e12, "fp32": 52e12}}, {"flops": {"bf16": 694e12, "fp32": 20e12}}
+        ),
+        both({"copies": {"memory": 2949e9}}, {}),
     ],
     "memory-missing": [
         gpu(),

@@ -7,7 +7,7 @@ See `harness` for the arguments and the result.
 
 import importlib.util
 
-from harness import convolve_channels_first, judged, relative, run, trained
+from harness import COPIED_BYTES, convolve_channels_first, judged, relative, run, trained
 
 
 def compute(probe, np, chainer, xp, name):
@@ -72,6 +72,11 @@ def where(array):
     return module if module == "numpy" else "%s %s" % (module, array.device)
 
 
+def wait(array):
+    """Wait for a vector, and so for all that was computed before it, by reading one number."""
+    float(array[0])
+
+
 def measure(probe, np, xp, entry, put):
     on_gpu, name = entry["kind"] == "gpu", entry["name"]
     size = probe.sizes["gpu" if on_gpu else "cpu"]
@@ -79,20 +84,16 @@ def measure(probe, np, xp, entry, put):
     for kind, dtype in [("fp32", "float32")] + ([("fp16", "float16")] if on_gpu else []):
         probe.stage("%s rate on %s" % (kind, name))
         a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
-        # Reading one number waits for the product.
-        entry["flops"][kind] = probe.rate(
-            2.0 * size**3, lambda a=a, b=b: float(xp.matmul(a, b)[0, 0])
-        )
+        entry["flops"][kind] = probe.rate(2.0 * size**3, lambda a=a, b=b: xp.matmul(a, b)[0], wait)
     probe.stage("copies on %s" % name)
-    count = (1 << 28) if on_gpu else (1 << 25)
+    count = COPIED_BYTES
     here, there = xp.zeros(count // 4, "float32"), xp.zeros(count // 4, "float32")
 
     def copy():
         there[...] = here
-        # Waits for the copy.
-        float(there[0])
+        return there
 
-    entry["copies"] = {"memory": probe.rate(2.0 * count, copy)}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, copy, wait)}
     if on_gpu:
         host = np.ones(count // 4, "float32")
         # The host's memory is not pinned, so copies are slower.
@@ -100,9 +101,9 @@ def measure(probe, np, xp, entry, put):
 
         def send():
             here.set(host)
-            float(here[0])
+            return here
 
-        entry["copies"]["to_device"] = probe.rate(count, send)
+        entry["copies"]["to_device"] = probe.rate(count, send, wait)
         entry["copies"]["from_device"] = probe.rate(count, here.get)
         probe.stage("allocation on %s" % name)
         del here, there

@@ -7,7 +7,7 @@ See `harness` for the arguments and the result.
 
 import os
 
-from harness import convolve, judged, relative, run, trained
+from harness import COPIED_BYTES, convolve, judged, relative, run, trained
 
 
 def compute(probe, np, jax, device, name):
@@ -71,6 +71,11 @@ def where(array):
     return ", ".join(sorted(map(str, array.devices())))
 
 
+def wait(array):
+    """Wait for an array, and so for all that was computed before it on its device."""
+    array.block_until_ready()
+
+
 def measure(probe, jax, device, entry, put):
     import numpy as np
 
@@ -87,21 +92,19 @@ def measure(probe, jax, device, entry, put):
     for kind, dtype in types.items():
         probe.stage("%s rate on %s" % (kind, entry["name"]))
         a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
-        entry["flops"][kind] = probe.rate(
-            2.0 * size**3, lambda a=a, b=b: multiply(a, b).block_until_ready()
-        )
+        entry["flops"][kind] = probe.rate(2.0 * size**3, lambda a=a, b=b: multiply(a, b), wait)
     probe.stage("copies on %s" % entry["name"])
-    count = (1 << 28) if on_gpu else (1 << 25)
+    count = COPIED_BYTES
     there = np.ones(count // 4, "float32")
     here = jax.device_put(there, device)
     # An addition reads and writes, as a copy does.
     add = jax.jit(lambda array: array + 1)
-    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: add(here).block_until_ready())}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: add(here), wait)}
     if on_gpu:
         # The host's memory is not pinned, so copies are slower.
         entry["copies"]["pinned"] = False
         entry["copies"]["to_device"] = probe.rate(
-            count, lambda: jax.device_put(there, device).block_until_ready()
+            count, lambda: jax.device_put(there, device), wait
         )
         # A new array each time, as JAX keeps the host's copy of an array that was copied before.
         entry["copies"]["from_device"] = probe.rate(count, lambda: np.asarray(add(here)))

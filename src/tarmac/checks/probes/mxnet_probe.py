@@ -5,7 +5,7 @@
 See `harness` for the arguments and the result.
 """
 
-from harness import convolve_channels_first, judged, relative, run, trained
+from harness import COPIED_BYTES, convolve_channels_first, judged, relative, run, trained
 
 
 def compute(probe, np, mx, context, name):
@@ -60,33 +60,28 @@ def compute(probe, np, mx, context, name):
 
 def measure(probe, mx, context, entry, put):
     on_gpu, name = entry["kind"] == "gpu", entry["name"]
+
+    def wait(_):
+        # MXNet's threads may compute two arrays in any order.
+        mx.nd.waitall()
+
     size = probe.sizes["gpu" if on_gpu else "cpu"]
     entry["flops"] = {}
     for kind, dtype in [("fp32", "float32")] + ([("fp16", "float16")] if on_gpu else []):
         probe.stage("%s rate on %s" % (kind, name))
         a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
-        entry["flops"][kind] = probe.rate(
-            2.0 * size**3, lambda a=a, b=b: mx.nd.dot(a, b).wait_to_read()
-        )
+        entry["flops"][kind] = probe.rate(2.0 * size**3, lambda a=a, b=b: mx.nd.dot(a, b), wait)
     probe.stage("copies on %s" % name)
-    count = (1 << 28) if on_gpu else (1 << 25)
+    count = COPIED_BYTES
     here = mx.nd.zeros(count // 4, ctx=context)
-
-    def add():
-        (here + 1).wait_to_read()
-
     # An addition reads and writes, as a copy does.
-    entry["copies"] = {"memory": probe.rate(2.0 * count, add)}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: here + 1, wait)}
     if on_gpu:
         there = mx.nd.ones(count // 4, ctx=mx.cpu())
         # The host's memory is not pinned, so copies are slower.
         entry["copies"]["pinned"] = False
-        entry["copies"]["to_device"] = probe.rate(
-            count, lambda: there.copyto(context).wait_to_read()
-        )
-        entry["copies"]["from_device"] = probe.rate(
-            count, lambda: here.copyto(mx.cpu()).wait_to_read()
-        )
+        entry["copies"]["to_device"] = probe.rate(count, lambda: there.copyto(context), wait)
+        entry["copies"]["from_device"] = probe.rate(count, lambda: here.copyto(mx.cpu()), wait)
         probe.stage("allocation on %s" % name)
         # 1 GiB at any depth: MXNet does not return memory for the probes that run in parallel.
         taken = 1 << 30

@@ -5,7 +5,7 @@
 See `harness` for the arguments and the result.
 """
 
-from harness import convolve, judged, relative, run, trained
+from harness import COPIED_BYTES, convolve, judged, relative, run, trained
 
 
 def compute(probe, np, tf, device):
@@ -60,6 +60,11 @@ def compute(probe, np, tf, device):
                 measure(probe, np, tf, entry, on_gpu)
 
 
+def wait(tensor):
+    """Wait for a vector, and so for all that was computed before it, by reading one number."""
+    tensor[0].numpy()
+
+
 def measure(probe, np, tf, entry, on_gpu):
     size = probe.sizes["gpu" if on_gpu else "cpu"]
     entry["flops"] = {}
@@ -72,26 +77,17 @@ def measure(probe, np, tf, entry, on_gpu):
     for name, dtype in types.items():
         probe.stage("%s rate on %s" % (name, entry["name"]))
         a, b = (tf.cast(tf.random.normal((size, size)), dtype) for _ in range(2))
-        # Reading one number waits for the product.
-        entry["flops"][name] = probe.rate(2.0 * size**3, lambda a=a, b=b: (a @ b)[0, 0].numpy())
+        entry["flops"][name] = probe.rate(2.0 * size**3, lambda a=a, b=b: (a @ b)[0], wait)
     probe.stage("copies on %s" % entry["name"])
-    count = (1 << 28) if on_gpu else (1 << 25)
+    count = COPIED_BYTES
     here = tf.zeros(count // 4)
-
-    def add():
-        return (here + 1.0)[0].numpy()
-
     # An addition reads and writes, as a copy does.
-    entry["copies"] = {"memory": probe.rate(2.0 * count, add)}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: here + 1.0, wait)}
     if on_gpu:
         there = np.ones(count // 4, "float32")
-
-        def send():
-            return tf.constant(there)[0].numpy()
-
         # The host's memory is not pinned, so copies are slower.
         entry["copies"]["pinned"] = False
-        entry["copies"]["to_device"] = probe.rate(count, send)
+        entry["copies"]["to_device"] = probe.rate(count, lambda: tf.constant(there), wait)
         entry["copies"]["from_device"] = probe.rate(count, here.numpy)
         probe.stage("allocation on %s" % entry["name"])
         # 1 GiB at any depth: TensorFlow does not return memory for the probes that run in parallel.

@@ -8,7 +8,7 @@ See `harness` for the arguments and the result.
 import platform
 import re
 
-from harness import judged, relative, run, trained
+from harness import COPIED_BYTES, judged, relative, run, trained
 
 # Packages with a version for each version of PyTorch, from the same index.
 COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "xformers")
@@ -16,7 +16,7 @@ COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec
 
 def compute(probe, torch, device):
     on_gpu = device.type != "cpu"
-    synchronize = (lambda: torch.cuda.synchronize(device)) if on_gpu else (lambda: None)
+    wait = (lambda _: torch.cuda.synchronize(device)) if on_gpu else (lambda _: None)
     entry = probe.device(str(device), on_gpu)
     if on_gpu:
         properties = torch.cuda.get_device_properties(device)
@@ -64,10 +64,10 @@ def compute(probe, torch, device):
     entry["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():
-            measure(probe, torch, device, entry, synchronize)
+            measure(probe, torch, device, entry, wait)
 
 
-def measure(probe, torch, device, entry, synchronize):
+def measure(probe, torch, device, entry, wait):
     on_gpu = device.type != "cpu"
     size = probe.sizes["gpu" if on_gpu else "cpu"]
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -83,22 +83,22 @@ def measure(probe, torch, device, entry, synchronize):
         a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
         out = torch.empty(size, size, device=device, dtype=dtype)
         entry["flops"][name] = probe.rate(
-            2.0 * size**3, lambda a=a, b=b, out=out: torch.mm(a, b, out=out), synchronize
+            2.0 * size**3, lambda a=a, b=b, out=out: torch.mm(a, b, out=out), wait
         )
         del a, b, out
     probe.stage("copies on %s" % device)
-    count = (1 << 28) if on_gpu else (1 << 25)
+    count = COPIED_BYTES
     here = torch.empty(count, dtype=torch.uint8, device=device)
     there = torch.empty_like(here)
     # A copy reads and writes.
-    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: there.copy_(here), synchronize)}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: there.copy_(here), wait)}
     if on_gpu:
         pinned = torch.empty(count, dtype=torch.uint8, pin_memory=True)
         entry["copies"]["to_device"] = probe.rate(
-            count, lambda: here.copy_(pinned, non_blocking=True), synchronize
+            count, lambda: here.copy_(pinned, non_blocking=True), wait
         )
         entry["copies"]["from_device"] = probe.rate(
-            count, lambda: pinned.copy_(here, non_blocking=True), synchronize
+            count, lambda: pinned.copy_(here, non_blocking=True), wait
         )
         entry["copies"]["pinned"] = True
         probe.stage("allocation on %s" % device)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tarmac.checks.rates import MatrixRate, chip_of, find_matrix_rate
+from tarmac.checks.rates import MATRIX_TYPES, MatrixRate, chip_of, find_matrix_rate
 from tarmac.checks.rules.rule import Hits, Rule, measured_devices, place_of
 from tarmac.machine import find_chip
 
@@ -24,6 +24,9 @@ _VERY_SLOW = 0.4
 # most of all chips, reaches 0.35.
 _FAR_BELOW = 0.2
 
+# Fraction of another framework's rate on the same GPU below which a framework gets a note.
+_SLOWER_FRAMEWORK = 0.75
+
 # Fraction of the nominal bandwidth that copies within a healthy device reach: 0.7 on a T4 with ECC,
 # 0.9 on an H200.
 _SLOW_MEMORY = 0.6
@@ -36,28 +39,63 @@ _FEW = 3
 
 
 def _very_slow_compute(evidence: Evidence) -> Hits:
-    for where, rate in _rates(evidence):
+    for where, rate in _best_rates(evidence):
         if rate.health is not None and rate.health < _VERY_SLOW:
             yield where, _in_words(rate)
 
 
 def _slow_compute(evidence: Evidence) -> Hits:
-    for where, rate in _rates(evidence):
+    for where, rate in _best_rates(evidence):
         if rate.health is not None and _VERY_SLOW <= rate.health < _SLOW:
             yield where, _in_words(rate)
 
 
 def _below_datasheet(evidence: Evidence) -> Hits:
-    for where, rate in _rates(evidence):
+    for where, rate in _best_rates(evidence):
         if rate.health is None and rate.share is not None and rate.share < _FAR_BELOW:
             yield where, f"{rate.flops / 1e12:.3g} of {rate.nominal:g} TFLOP/s in {rate.kind}"
 
 
-def _rates(evidence: Evidence) -> Iterator[tuple[str, MatrixRate]]:
+def _best_rates(evidence: Evidence) -> Iterator[tuple[str, MatrixRate]]:
+    """Yield each device's best matrix rate: a card is as fast as its fastest framework shows."""
+    for measured in _by_device(evidence):
+        rates = [
+            (place_of(probe, device), rate)
+            for probe, device in measured
+            if (rate := find_matrix_rate(device)) is not None
+        ]
+        if rates:
+            yield max(rates, key=lambda placed: (placed[1].share or 0.0, placed[1].flops))
+
+
+def _by_device(evidence: Evidence) -> Iterable[list[tuple[Probe, Mapping[str, Any]]]]:
+    """Return what the probes measured, in a list for each device."""
+    by_name: dict[str, list[tuple[Probe, Mapping[str, Any]]]] = {}
     for probe, device in measured_devices(evidence):
-        rate = find_matrix_rate(device)
-        if rate is not None:
-            yield place_of(probe, device), rate
+        by_name.setdefault(device["name"], []).append((probe, device))
+    return by_name.values()
+
+
+def _slower_framework(evidence: Evidence) -> Hits:
+    for measured in _by_device(evidence):
+        reached: dict[str, list[tuple[float, str, str]]] = {}
+        for probe, device in measured:
+            for unit, value in _comparable_rates(device).items():
+                reached.setdefault(unit, []).append((value, probe.label, place_of(probe, device)))
+        for unit, rates in reached.items():
+            best, fastest, _ = max(rates)
+            for value, _, where in rates:
+                if value < _SLOWER_FRAMEWORK * best:
+                    yield where, f"{value:.4g} {unit}, and {fastest} {best:.4g}"
+
+
+def _comparable_rates(device: Mapping[str, Any]) -> dict[str, float]:
+    """Return a GPU's rates by unit. In fp32 frameworks differ in whether they use TF32."""
+    if device.get("kind") != "gpu":
+        return {}
+    flops, memory = device.get("flops") or {}, _memory_rate(device)
+    rates = {f"TFLOP/s in {kind}": flops[kind] / 1e12 for kind in MATRIX_TYPES if flops.get(kind)}
+    return rates | ({"GB/s of its memory": memory / 1e9} if memory else {})
 
 
 def _in_words(rate: MatrixRate) -> str:
@@ -66,14 +104,19 @@ def _in_words(rate: MatrixRate) -> str:
 
 
 def _slow_memory(evidence: Evidence) -> Hits:
-    for probe, device in measured_devices(evidence):
-        chip = chip_of(device)
-        rate = (device.get("copies") or {}).get("memory")
+    for measured in _by_device(evidence):
+        probe, device = max(measured, key=lambda pair: _memory_rate(pair[1]))
+        chip, rate = chip_of(device), _memory_rate(device)
         if chip is None or not rate or not chip.is_verified("bandwidth"):
             continue
         assert chip.bandwidth is not None
         if rate < _SLOW_MEMORY * chip.bandwidth * 1e9:
             yield place_of(probe, device), f"{rate / 1e9:.0f} of {chip.bandwidth:g} GB/s"
+
+
+def _memory_rate(device: Mapping[str, Any]) -> float:
+    """Return the rate of copies within a device, in bytes/s; 0 where none was measured."""
+    return (device.get("copies") or {}).get("memory") or 0.0
 
 
 def _memory_missing(evidence: Evidence) -> Hits:
@@ -164,7 +207,7 @@ def _products(devices: list[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
 
 def _copies(devices: list[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
     """Return the rates of copies within each device, in GB/s."""
-    rates = {d["name"]: (d.get("copies") or {}).get("memory") for d in devices}
+    rates = {d["name"]: _memory_rate(d) for d in devices}
     return "GB/s of its memory", {name: rate / 1e9 for name, rate in rates.items() if rate}
 
 
@@ -173,6 +216,7 @@ RULES: Mapping[str, Rule] = {
     "slow-compute": _slow_compute,
     "below-datasheet": _below_datasheet,
     "slow-memory": _slow_memory,
+    "slower-framework": _slower_framework,
     "memory-missing": _memory_missing,
     "slower-than-siblings": _slower_than_siblings,
     "uneven-siblings": _uneven_siblings,
