@@ -188,7 +188,7 @@ def test_the_words_say_what_happened():
     assert event.words == "Xid 149, NVLink error: NETIR_LINK_EVT Fatal"
     event = read_event("Out of memory: Killed process 1 (a b) total-vm:9kB, anon-rss:25480200kB, x")
     assert event is not None
-    assert event.words == "the kernel ended a program for want of memory, which held 24.3 GiB"
+    assert event.words == "the kernel killed a program: out of memory, with 24.3 GiB in use"
 
 
 @pytest.mark.parametrize(

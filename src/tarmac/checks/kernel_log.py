@@ -251,14 +251,14 @@ def _read_kill(line: str) -> KernelEvent | None:
     killed = _KILLED.search(line)
     if killed and ("ut of memory" in line or "total-vm" in line):
         pid, process, held = killed.groups()
-        words = "the kernel ended a program for want of memory"
+        words = "the kernel killed a program: out of memory"
         if held:
-            words += f", which held {int(held) / 2**20:.1f} GiB"
+            words += f", with {int(held) / 2**20:.1f} GiB in use"
         return KernelEvent("oom-killed", words, pid=int(pid), process=process)
     facts = _KILL_FACTS.search(line)
     if facts is None:
         return None
-    words = "the kernel ended a program for want of memory"
+    words = "the kernel killed a program: out of memory"
     return KernelEvent("oom-killed", words, pid=int(facts[2]), process=facts[1])
 
 
