@@ -284,7 +284,7 @@ def test_no_entry_is_explained_with_gaps():
 def test_a_device_that_is_not_there_is_a_failure():
     done = run("torch", "--quick", "--device", "cuda:7")
     assert done.returncode == 1
-    assert re.search(r"FAILED\s+torch .*the device that was asked for is not there", done.stdout)
+    assert re.search(r"FAILED\s+torch .*the requested device does not exist", done.stdout)
 
 
 def test_a_requirement_holds_wherever_a_framework_was_looked_for(tmp_path):
