@@ -89,8 +89,8 @@ def test_a_probe_of_another_package_can_conform(check, abacus, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('probe.stage("done")', "pass", "its last stage is 'product on cpu', expected done"),
-        ('probe.result["version"] = abacus.__version__', "pass", "its result has no version"),
+        ('probe.stage("done")', "pass", "the last stage is 'product on cpu', expected done"),
+        ('probe.result["version"] = abacus.__version__', "pass", "the result has no version"),
         ('probe.stage("product on cpu")', "pass", "no stage between import and done"),
         (
             'probe.stage("done")',

@@ -131,4 +131,4 @@ def test_whoever_is_not_root_is_told_so(tmp_path):
         check=False,
         env=os.environ | {"PATH": "/usr/bin:/bin"},
     )
-    assert "only root can start the nodes of a Slurm" in done.stderr
+    assert "only root can start Slurm nodes" in done.stderr

@@ -39,9 +39,9 @@ def test_a_command_sees_the_cluster_and_gives_its_exit_code(trials):
     assert not trials[0]["place"].exists()
     assert not trials[0]["accounting"]
     assert said[0] == (
-        f"A Slurm with the nodes n1 and n2, two pretended GPUs each, runs in {trials[0]['place']}."
+        f"A Slurm with the nodes n1 and n2, each with two fake GPUs, runs in {trials[0]['place']}."
     )
-    assert said[1:] == ["The Slurm ends, with all of its jobs."]
+    assert said[1:] == ["Stopping the Slurm and all its jobs."]
 
 
 def test_without_a_command_it_is_the_users_shell(trials, monkeypatch):
@@ -63,6 +63,6 @@ def test_a_signals_end_is_128_and_its_number_and_sigterm_is_passed_on(trials):
 
 
 def test_a_command_that_is_not_there_is_a_wrong_request_and_ends_the_cluster(trials):
-    with pytest.raises(RequestError, match="no-such-program cannot be started: No such file"):
+    with pytest.raises(RequestError, match="cannot start no-such-program: No such file"):
         trial.try_slurm(["no-such-program"], say=lambda _: None)
     assert trials[0]["has_ended"]

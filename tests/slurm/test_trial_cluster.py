@@ -52,7 +52,7 @@ def test_a_shell_sees_the_cluster_where_no_command_is_given():
     done = run(input="srun --mem=64M hostname\n", env=os.environ | {"SHELL": "/bin/sh"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
-    assert "It ends with exit." in done.stderr
+    assert "To stop it: exit." in done.stderr
 
 
 def test_jobs_that_are_left_end_with_the_command(tmp_path):
@@ -86,7 +86,7 @@ def test_sigterm_ends_the_command_and_the_cluster(tmp_path):
 def test_a_command_that_is_not_there_is_a_wrong_request():
     done = run("--", "no-such-program")
     assert done.returncode == 2
-    assert "no-such-program cannot be started" in done.stderr
+    assert "cannot start no-such-program" in done.stderr
     assert not place_of(done.stderr).exists()
 
 

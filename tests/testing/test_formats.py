@@ -165,7 +165,7 @@ LINES = Format(
     [
         ({"looks_like": lambda value: "run" in value}, "is not iterable"),
         ({"looks_like": lambda value: True}, "looks like lines: "),
-        ({"read": lambda documents, environment: Reading("line", ())}, "the reading says 'line'"),
+        ({"read": lambda documents, environment: Reading("line", ())}, "the format is 'line'"),
         ({"read": lines_split}, "AttributeError: "),
         ({"write": lambda jobs, directory: Written("{run: other}")}, "became"),
     ],

@@ -75,7 +75,7 @@ HOSTILE = {
         workload = made(Idle)
         """,
         "trains",
-        r"idle\.weight is not trained",
+        r"idle\.weight does not change",
     ),
     "raising": (
         """
@@ -126,7 +126,7 @@ def test_what_fsdp_refuses_is_said_and_is_no_failure(tmp_path):
     text = "import dataclasses\nfrom tarmac.workloads import Ema\n" + textwrap.dedent(averaged)
     done = CliRunner().invoke(command, [written(tmp_path, text), "--selftest"])
     assert done.exit_code == 0, done.output
-    assert "fsdp     refused   two processes with a part of every parameter each" in done.output
+    assert "fsdp     refused   two processes that share every parameter" in done.output
     assert "fsdp cannot keep a moving average of weights (ema)" in done.output
     assert "mine passed on 24 samples" in done.output
 
@@ -150,7 +150,7 @@ def test_a_check_that_does_not_hold_ends_with_1_and_says_which(tmp_path):
     assert isinstance(result.exception, TarmacError)
     assert result.exception.exit_code == 1
     assert "did not pass: repeats, resumes, towers, ddp, fsdp" in str(result.exception)
-    assert "FAILED    one seed makes the same bits twice" in result.output
+    assert "FAILED    one seed gives the same bits twice" in result.output
     assert "not tried" in result.output
 
 

@@ -67,7 +67,7 @@ def test_ranks_that_failed_go_on_to_the_same_bits(tmp_path, name):
     # A rank takes one part of each of an epoch's three steps: the fifth call is in the second.
     with (
         failing_once(tmp_path / "failed-once", 5),
-        pytest.raises(TarmacError, match="as the test wishes"),
+        pytest.raises(TarmacError, match="failed on purpose"),
     ):
         train(reference, output=tmp_path / "resumed", **options)
     (path,) = (tmp_path / "resumed").iterdir()

@@ -75,7 +75,7 @@ def test_a_training_that_failed_goes_on_with_the_best_so_far(tmp_path):
     whole = train(tmp_path / "whole")
     with (
         failing_once(tmp_path / "failed-once", 10),
-        pytest.raises(RuntimeError, match="as the test wishes"),
+        pytest.raises(RuntimeError, match="failed on purpose"),
     ):
         train(tmp_path / "resumed")
     (path,) = (tmp_path / "resumed").iterdir()

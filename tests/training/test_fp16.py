@@ -121,7 +121,7 @@ def test_a_training_that_failed_goes_on_to_the_same_bits(tmp_path):
     whole = weights_of(train(tmp_path / "whole"))
     with (
         failing_once(tmp_path / "failed-once", 4),
-        pytest.raises(RuntimeError, match="as the test wishes"),
+        pytest.raises(RuntimeError, match="failed on purpose"),
     ):
         train(tmp_path / "resumed")
     (path,) = (tmp_path / "resumed").iterdir()

@@ -132,7 +132,7 @@ def test_a_training_that_failed_goes_on_to_the_same_bits(tmp_path):
     whole = weights_of(train(tmp_path / "whole", precision="fp32"))
     with (
         failing_once(tmp_path / "failed-once", 4),
-        pytest.raises(RuntimeError, match="as the test wishes"),
+        pytest.raises(RuntimeError, match="failed on purpose"),
     ):
         train(tmp_path / "resumed", precision="fp32")
     (path,) = (tmp_path / "resumed").iterdir()
@@ -181,7 +181,7 @@ def test_a_training_follows_its_losses_and_goes_on_with_the_rates_it_had(tmp_pat
     assert rates == pytest.approx([1e-3, 1e-3, 5e-4, 2.5e-4])
     with (
         failing_once(tmp_path / "failed-once", 11),
-        pytest.raises(RuntimeError, match="as the test wishes"),
+        pytest.raises(RuntimeError, match="failed on purpose"),
     ):
         train(tmp_path / "resumed", workload, **options)
     (path,) = (tmp_path / "resumed").iterdir()

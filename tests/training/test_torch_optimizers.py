@@ -154,7 +154,7 @@ def test_a_training_that_failed_goes_on_to_the_same_bits(tmp_path, asked):
     whole = train(tmp_path / "whole", asked, precision="fp32")
     with (
         failing_once(tmp_path / "failed-once", 4),
-        pytest.raises(RuntimeError, match="as the test wishes"),
+        pytest.raises(RuntimeError, match="failed on purpose"),
     ):
         train(tmp_path / "resumed", asked, precision="fp32")
     (path,) = (tmp_path / "resumed").iterdir()

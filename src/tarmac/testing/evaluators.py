@@ -67,13 +67,13 @@ def _never(progress: Progress) -> bool:  # noqa: ARG001 - the interface's signat
 
 def _by_number(results: Sequence[Result]) -> dict[int, Result]:
     numbers = [result.number for result in results]
-    assert len(set(numbers)) == len(numbers), f"candidates were answered twice: {sorted(numbers)}"
+    assert len(set(numbers)) == len(numbers), f"candidates with two results: {sorted(numbers)}"
     return {result.number: result for result in results}
 
 
 def _check_whole(case: EvaluatorCase, result: Result, candidate: Candidate) -> None:
     assert result.error is None, f"candidate {candidate.number} failed: {result.error}"
-    assert not result.stopped, f"candidate {candidate.number} was stopped, but not by the search"
+    assert not result.stopped, f"candidate {candidate.number} stopped without a stop request"
     names = (*case.after_each_epoch, *_AT_THE_END)
     missing = [name for name in names if name not in result.metrics]
     assert not missing, f"the result of candidate {candidate.number} lacks {missing}"
@@ -96,13 +96,13 @@ def check_every_candidate_is_answered_once(case: EvaluatorCase) -> None:
     with case.open() as evaluator:
         results = _by_number([*evaluator.evaluate(case.good, report)])
         nothing = [*evaluator.evaluate([], report)]
-    assert not nothing, f"no candidates have results: {nothing}"
-    assert results.keys() == epochs.keys(), f"answered were {sorted(results)}, not {[*epochs]}"
+    assert not nothing, f"results without candidates: {nothing}"
+    assert results.keys() == epochs.keys(), f"results of {sorted(results)}, not {[*epochs]}"
     for candidate in case.good:
         _check_whole(case, results[candidate.number], candidate)
         expected = [*range(1, candidate.epochs + 1)]
         assert epochs[candidate.number] == expected, (
-            f"candidate {candidate.number} told epochs {epochs[candidate.number]}"
+            f"candidate {candidate.number} reported epochs {epochs[candidate.number]}"
         )
 
 
@@ -118,9 +118,9 @@ def check_a_stop_is_obeyed(case: EvaluatorCase) -> None:
 
     with case.open() as evaluator:
         results = _by_number([*evaluator.evaluate(case.good, report)])
-    assert epochs == [1], f"a candidate that was told to stop told epochs {epochs}"
-    assert results[loser].stopped, "a candidate that was told to stop does not say so"
-    assert results[loser].error is None, f"to be stopped is no failure: {results[loser].error}"
+    assert epochs == [1], f"after a stop request, epochs {epochs} were reported"
+    assert results[loser].stopped, "a stopped candidate has stopped=False"
+    assert results[loser].error is None, f"a stopped candidate has an error: {results[loser].error}"
     for candidate in case.good:
         if candidate.number != loser:
             _check_whole(case, results[candidate.number], candidate)
@@ -139,7 +139,7 @@ def check_a_failure_is_its_candidates_alone(case: EvaluatorCase) -> None:
     for candidate in bad:
         assert candidate.number in results, f"candidate {candidate.number} has no result"
         error = results[candidate.number].error
-        assert error, f"candidate {candidate.number} did not fail, or says nothing of it"
+        assert error, f"candidate {candidate.number} has no error"
     for candidate in case.good:
         assert candidate.number in results, f"candidate {candidate.number} has no result"
         _check_whole(case, results[candidate.number], candidate)
@@ -159,8 +159,8 @@ def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
             values = [group[candidate.number].metrics[name] for group in (first, reverse, alone)]
             near = [math.isclose(v, values[0], rel_tol=case.tolerance) for v in values]
             assert all(near), (
-                f"{name} of candidate {candidate.number} is {values[0]} with all, {values[1]} in "
-                f"reverse order and {values[2]} alone"
+                f"{name} of candidate {candidate.number} is {values[0]} with all others, "
+                f"{values[1]} in reverse order and {values[2]} alone"
             )
 
 
@@ -179,7 +179,7 @@ def check_closing_stops_the_rest(case: EvaluatorCase) -> None:
         so_far = len(numbers)
         again = _by_number([*evaluator.evaluate(case.good[:1], _never)])
     _check_whole(case, again[case.good[0].number], case.good[0])
-    assert len(numbers) == so_far, "candidates told epochs after the results were closed"
+    assert len(numbers) == so_far, "candidates reported epochs after the results were closed"
 
 
 EVALUATOR_CHECKS: tuple[Callable[[EvaluatorCase], None], ...] = (

@@ -39,7 +39,7 @@ class Failing:
             if self._num_calls == int(call):
                 with contextlib.suppress(FileExistsError):
                     Path(path).touch(exist_ok=False)
-                    raise RuntimeError("failed as the test wishes")
+                    raise RuntimeError("failed on purpose")
         return self._inner(inputs, training=training, dtype=dtype)
 
 

@@ -68,13 +68,13 @@ class FormatCase:
 
 def check_samples_are_known_and_read(case: FormatCase) -> None:
     """Check that samples look like the format, and hold jobs."""
-    assert case.samples, "no sample is given"
+    assert case.samples, "the case has no samples"
     for text in case.samples:
-        assert case.format.looks_like(parse_document(text, _NAME).value), f"is not known:\n{text}"
+        assert case.format.looks_like(parse_document(text, _NAME).value), f"unknown:\n{text}"
         reading = case.read(text)
-        assert reading.format == case.format.name, f"the reading says {reading.format!r}"
-        assert reading.jobs, f"no job is in:\n{text}"
-        assert all(isinstance(job, Job) for job in reading.jobs), f"not only jobs are in:\n{text}"
+        assert reading.format == case.format.name, f"the format is {reading.format!r}"
+        assert reading.jobs, f"no jobs in:\n{text}"
+        assert all(isinstance(job, Job) for job in reading.jobs), f"more than jobs in:\n{text}"
 
 
 def check_jobs_of_tarmacs_own_form_are_left_alone(case: FormatCase) -> None:
@@ -86,9 +86,9 @@ def check_jobs_of_tarmacs_own_form_are_left_alone(case: FormatCase) -> None:
 def check_any_value_may_be_asked_about(case: FormatCase) -> None:
     """Check that ``looks_like``, ``is_part`` and ``joins`` accept any value."""
     for value in (*_JUNK, *(value for text in case.samples for value in _mutations(case, text))):
-        assert case.format.looks_like(value) in {True, False}, f"neither yes nor no: {value!r:.500}"
-        assert case.format.is_part(value) in {True, False}, f"neither yes nor no: {value!r:.500}"
-        assert case.format.joins(value) in {True, False}, f"neither yes nor no: {value!r:.500}"
+        assert case.format.looks_like(value) in {True, False}, f"not a bool for: {value!r:.500}"
+        assert case.format.is_part(value) in {True, False}, f"not a bool for: {value!r:.500}"
+        assert case.format.joins(value) in {True, False}, f"not a bool for: {value!r:.500}"
 
 
 def check_any_document_makes_jobs_or_a_designed_error(case: FormatCase) -> None:
@@ -103,18 +103,18 @@ def check_any_document_makes_jobs_or_a_designed_error(case: FormatCase) -> None:
         except RequestError:
             continue
         except Exception as error:
-            raise AssertionError(f"{type(error).__name__}: {error}, on:\n{text}") from error
+            raise AssertionError(f"{type(error).__name__}: {error}, for:\n{text}") from error
 
 
 def check_mistakes_are_shown_where_they_are(case: FormatCase) -> None:
     """Check that the error for an invalid file begins with name, line and column."""
     for text in case.mistakes:
-        assert case.format.looks_like(parse_document(text, _NAME).value), f"is not known:\n{text}"
+        assert case.format.looks_like(parse_document(text, _NAME).value), f"unknown:\n{text}"
         message = _error_on(case, text)
-        assert message is not None, f"nothing is said on:\n{text}"
+        assert message is not None, f"no error for:\n{text}"
         place = re.match(rf"{_NAME}:(\d+):\d+: \S", message)
-        assert place is not None, f"no line and column in {message}, on:\n{text}"
-        assert int(place[1]) <= text.count("\n") + 1, f"no such line: {message}, on:\n{text}"
+        assert place is not None, f"no line and column in {message}, for:\n{text}"
+        assert int(place[1]) <= text.count("\n") + 1, f"no such line: {message}, for:\n{text}"
 
 
 def _error_on(case: FormatCase, text: str) -> str | None:
@@ -136,7 +136,7 @@ def check_what_is_written_is_read_as_the_same_jobs(case: FormatCase) -> None:
         again = case.read(written).jobs
         for old, new in zip(jobs, again, strict=True):
             before, after = _meaning(old), _meaning(new)
-            assert before == after, f"{before}\nbecame\n{after}\nby\n{written}"
+            assert before == after, f"{before}\nbecame\n{after}\nin\n{written}"
         assert case.format.write(again, Path()).text == written, f"changes again:\n{written}"
 
 

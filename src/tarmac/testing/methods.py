@@ -95,16 +95,16 @@ def _rows(study: StudyWriter) -> list[Any]:
 def check_it_is_what_it_says(name: str, directory: Path) -> None:
     """Check that the method is found, and makes the kind of sampler that it declares."""
     method = find_method(name)
-    assert method.name == name, f"{name} is the entry point of a method that is named {method.name}"
+    assert method.name == name, f"the entry point {name} has a method named {method.name}"
     assert method.summary, f"{name} has no summary"
     for space in _spaces(name):
         study = make_study(directory, space, method=name)
         sampler = method.make_sampler(space, MethodOptions(), study.ledger)
-        assert isinstance(sampler, BaseSampler), f"{name} makes {sampler}, no Optuna sampler"
+        assert isinstance(sampler, BaseSampler), f"{name} makes {sampler}, not an Optuna sampler"
         breeds = isinstance(sampler, GenerationSampler)
         assert breeds == method.breeds_generations, (
             f"breeds_generations of {name} is {method.breeds_generations}, but its sampler is "
-            f"{'a' if breeds else 'no'} GenerationSampler"
+            f"{'a' if breeds else 'not a'} GenerationSampler"
         )
 
 
@@ -134,7 +134,7 @@ def check_it_tries_no_network_twice(name: str, directory: Path) -> None:
         keys = [space.key(trial.params) for trial in study.ledger.trained]
         assert len(set(keys)) == len(keys), f"{name} trained a network twice"
         assert len(evaluator.seen) == space.size, (
-            f"{name} tried {len(evaluator.seen)} of {space.size} networks, and ended: {why}"
+            f"{name} ended after {len(evaluator.seen)} of {space.size} networks: {why}"
         )
         if method.breeds_generations or method.tries_all:
             repeated = [t.number for t in study.ledger.trials if "same_as" in t.user_attrs]
@@ -154,14 +154,14 @@ def check_it_resumes(name: str, directory: Path) -> None:
             stopped = StudyWriter.open(stopped.path)
         search_without_networks(stopped)
         for row, other in zip(_rows(stopped), _rows(whole), strict=True):
-            assert row == other, f"{name}, resumed, made trial {row}, which was {other}"
+            assert row == other, f"{name} made trial {row} after a resume, expected {other}"
 
 
 def check_its_seed_decides(name: str, directory: Path) -> None:  # noqa: ARG001 - all checks' face
     """Check that Optuna's own loop draws the same parameters twice from one seed."""
     for space in _spaces(name):
         first, second = _drawn_by_optuna(name, space), _drawn_by_optuna(name, space)
-        assert first == second, f"{name} draws otherwise from the same seed"
+        assert first == second, f"{name} draws different values from the same seed"
 
 
 METHOD_CHECKS: tuple[Callable[[str, Path], None], ...] = (

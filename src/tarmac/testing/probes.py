@@ -71,8 +71,8 @@ def check_it_needs_the_harness_alone(framework: Framework, directory: Path) -> N
     }
     others = imports - sys.stdlib_module_names - {"harness"}
     assert not others, (
-        f"{framework.program.name} imports {', '.join(sorted(others))} at the top, which stops it "
-        "before it can say that the framework is missing; import within main"
+        f"{framework.program.name} imports {', '.join(sorted(others))} at the top, so it cannot "
+        "report a missing framework; import within main"
     )
 
 
@@ -82,20 +82,20 @@ def check_it_writes_down_every_stage(framework: Framework, directory: Path) -> N
     recorder = directory / "recorder.py"
     recorder.write_text(_RECORDER, encoding="utf-8")
     code, result = _run(framework, directory, ["cpu"], runner=[str(recorder), str(journal)])
-    assert code == 0, f"it ended with exit code {code}: {result.get('error')}"
+    assert code == 0, f"the exit code is {code}: {result.get('error')}"
     written = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
     assert "written in place" not in written, (
-        "RESULT is written in place, so half of it may be read"
+        "RESULT is written in place, so a reader may see half of it; write and rename"
     )
     results = [json.loads(text) for text in written]
     bad = next((result for result in results if not is_result(result)), None)
-    assert bad is None, f"this is not of a result's form: {bad}"
+    assert bad is None, f"not a valid result: {bad}"
     stages = [result.get("stage") for result in results]
-    assert stages[:1] == ["import"], f"its first stage is {stages[:1]}, expected import"
-    assert stages[-1] == "done", f"its last stage is {stages[-1]!r}, expected done"
-    assert len(set(stages)) > 2, "it has no stage between import and done"
+    assert stages[:1] == ["import"], f"the first stage is {stages[:1]}, expected import"
+    assert stages[-1] == "done", f"the last stage is {stages[-1]!r}, expected done"
+    assert len(set(stages)) > 2, "there is no stage between import and done"
     assert results[-1].get("framework") == framework.name
-    assert results[-1].get("version"), "its result has no version"
+    assert results[-1].get("version"), "the result has no version"
 
 
 def check_it_computes_on_the_device_that_is_asked_for(
@@ -104,11 +104,11 @@ def check_it_computes_on_the_device_that_is_asked_for(
     """Check that the probe uses the CPU on request, and no device if the wanted one is missing."""
     _, result = _run(framework, directory, ["cpu"])
     kinds = [device["kind"] for device in result["devices"]]
-    assert kinds, "asked for the CPU, it has computed on nothing"
-    assert set(kinds) == {"cpu"}, f"asked for the CPU, it has computed on {kinds}"
+    assert kinds, "on request of the CPU, it computed on no device"
+    assert set(kinds) == {"cpu"}, f"on request of the CPU, it computed on {kinds}"
     code, result = _run(framework, directory, ["cuda:99"])
-    assert code == 0, "a device that is not here is the report's to judge, and no error"
-    assert result["devices"] == [], "asked for cuda:99, it has computed elsewhere"
+    assert code == 0, f"the exit code for a missing device is {code}, expected 0"
+    assert result["devices"] == [], "on request of cuda:99, it computed on another device"
     assert result["wanted"] == ["cuda:99"]
 
 
@@ -127,7 +127,7 @@ def check_a_broken_installation_is_told(framework: Framework, directory: Path) -
         "raise ImportError('libbroken.so.1: cannot open shared object file')\n", encoding="utf-8"
     )
     code, result = _run(framework, directory, ["cpu"], variables={"PYTHONPATH": str(broken)})
-    assert code == 1, f"it ended with exit code {code}, expected 1"
+    assert code == 1, f"the exit code is {code}, expected 1"
     assert result["stage"] == "import", f"the stage is {result['stage']!r}, expected import"
     error = result["error"]
     assert "libbroken.so.1" in error["message"], error
@@ -173,5 +173,5 @@ def _run(
         check=False,
         timeout=_LIMIT_S,
     )
-    assert result.is_file(), f"it wrote no result, and printed: {done.stdout}{done.stderr}"
+    assert result.is_file(), f"the probe wrote no result; output: {done.stdout}{done.stderr}"
     return done.returncode, json.loads(result.read_text(encoding="utf-8"))

@@ -43,12 +43,12 @@ _NUM_SAMPLES = 24
 # Description and function of each check. None: a strategy with several processes, which need a
 # reference to the workload.
 _CHECKS: Mapping[str, tuple[str, Callable[[Workload, Dataset, Path], None] | None]] = {
-    "trains": ("every parameter is trained, loss and weights are finite", check_trains),
-    "repeats": ("one seed makes the same bits twice", check_repeats),
-    "resumes": ("stopped in its second epoch, it goes on to the same bits", check_resumes),
-    "towers": ("two devices of one process train as one does", check_equal_on_two_devices),
-    "ddp": ("two processes train as one does", None),
-    "fsdp": ("two processes with a part of every parameter each train as one does", None),
+    "trains": ("training changes every parameter; loss and weights are finite", check_trains),
+    "repeats": ("one seed gives the same bits twice", check_repeats),
+    "resumes": ("a training that stops in epoch 2 resumes to the same bits", check_resumes),
+    "towers": ("two devices of one process train like one device", check_equal_on_two_devices),
+    "ddp": ("two processes train like one device", None),
+    "fsdp": ("two processes that share every parameter train like one device", None),
 }
 
 
@@ -124,14 +124,15 @@ def selftest(
             place.mkdir()
             finding = Finding(name=name, tried=tried, held=None)
             if any(made.name == "repeats" and not made.held for made in findings):
-                finding = dataclasses.replace(finding, detail="one seed does not repeat itself")
+                finding = dataclasses.replace(finding, detail="one seed gives different results")
             elif check is not None:
                 finding = _judged(finding, partial(check, small, dataset, place))
             elif name == "fsdp" and (refusal := _refusal_of_shards(small)):
                 finding = dataclasses.replace(finding, detail=refusal, refused=True)
             elif reference is None:
                 finding = dataclasses.replace(
-                    finding, detail="other processes cannot find this value: name FILE.py:ATTRIBUTE"
+                    finding,
+                    detail="other processes cannot import this value: name FILE.py:ATTRIBUTE",
                 )
             else:
                 script = _script(place, reference, settings)
@@ -163,7 +164,7 @@ def of_the_small(
     whole = data.load(chosen.dataset) if isinstance(chosen.dataset, str) else chosen.dataset()
     if len(whole.train) < _NUM_SAMPLES:
         raise RequestError(
-            f"{whole.name} has {len(whole.train)} training samples, a self-test takes the first "
+            f"{whole.name} has {len(whole.train)} training samples, a self-test needs "
             f"{_NUM_SAMPLES}"
         )
     small = dataclasses.replace(

@@ -227,11 +227,15 @@ def check_replicas_draw_for_themselves(strategy: str, num_replicas: int, output:
         for index, seed in enumerate((0, 0, 1))
     )
     single = weights_of(_train_with_dropout("single", 1, output / "single", 0))
-    assert all(torch.equal(first[name], again[name]) for name in first), "the seed is not obeyed"
-    assert not all(torch.equal(first[name], other[name]) for name in first), "the seed is not used"
+    assert all(torch.equal(first[name], again[name]) for name in first), (
+        "one seed, different weights"
+    )
+    assert not all(torch.equal(first[name], other[name]) for name in first), (
+        "two seeds, same weights"
+    )
     # With the same masks on all replicas, the weights would equal those of one device.
     is_same = all(torch.allclose(first[name], single[name]) for name in first)
-    assert is_same == (num_replicas == 1), "replicas do not draw masks of their own"
+    assert is_same == (num_replicas == 1), "replicas share their dropout masks"
 
 
 def check_resume(strategy: str, num_replicas: int, output: Path) -> None:
@@ -244,14 +248,14 @@ def check_resume(strategy: str, num_replicas: int, output: Path) -> None:
         try:
             _train_with_dropout(strategy, num_replicas, output / "resumed", 0)
         except Exception as error:
-            assert "as the test wishes" in str(error), error  # noqa: PT017 - not a pytest module
+            assert "failed on purpose" in str(error), error  # noqa: PT017 - not a pytest module
         else:
-            raise AssertionError("the training did not fail as the test wishes")
+            raise AssertionError("the training did not fail on purpose")
     (path,) = (output / "resumed").iterdir()
     assert len(Run.open(path).history) == 1
     resumed = weights_of(resume(path, workload=mlp_workload))
     differing = [name for name, value in whole.items() if not torch.equal(resumed[name], value)]
-    assert not differing, f"resumed otherwise: {', '.join(differing)}"
+    assert not differing, f"the resumed weights differ: {', '.join(differing)}"
 
 
 # The checks that take a `Train` and apply to every strategy. Not all strategies synchronise

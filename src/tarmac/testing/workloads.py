@@ -73,7 +73,7 @@ def check_trains(workload: Workload, dataset: Dataset, output: Path) -> None:
     for name, value in initial.named_parameters():
         assert trained[name].isfinite().all(), f"{name} is not finite"
         if value.requires_grad:
-            assert not torch.equal(trained[name], value.detach().float()), f"{name} is not trained"
+            assert not torch.equal(trained[name], value.detach().float()), f"{name} does not change"
 
 
 def check_repeats(workload: Workload, dataset: Dataset, output: Path) -> None:
@@ -86,7 +86,7 @@ def check_repeats(workload: Workload, dataset: Dataset, output: Path) -> None:
     again, other = traced(_small(workload, dataset, epochs=1))
     weights_again = weights_of(_train(again, output / "again"))
     _check_same_bits(
-        weights, weights_again, trace.difference(other, _NUM_STEPS), "one seed, trained twice"
+        weights, weights_again, trace.difference(other, _NUM_STEPS), "one seed, two trainings"
     )
 
 
@@ -102,13 +102,13 @@ def check_resumes(workload: Workload, dataset: Dataset, output: Path) -> None:
         try:
             _train(small, output / "resumed")
         except RuntimeError as error:
-            assert "as the test wishes" in str(error), error  # noqa: PT017 - not a pytest module
+            assert "failed on purpose" in str(error), error  # noqa: PT017 - not a pytest module
         else:
-            raise AssertionError("the training did not fail as the test wishes")
+            raise AssertionError("the training did not fail on purpose")
     (path,) = (output / "resumed").iterdir()
     resumed = weights_of(resume(path, workload=small))
     where = trace.difference(other, _NUM_STEPS, done=_NUM_STEPS)
-    _check_same_bits(whole, resumed, where, "resumed otherwise")
+    _check_same_bits(whole, resumed, where, "the resumed training differs")
 
 
 def check_equal_on_two_devices(workload: Workload, dataset: Dataset, output: Path) -> None:
@@ -175,7 +175,7 @@ def _check_same_bits(
     differing = [name for name, value in first.items() if not torch.equal(second[name], value)]
     if differing and where is None:
         where = f"{differing[0]} differs after the last step"
-    assert not differing, f"{what}: {where}; in the end {_listed(differing)} differ"
+    assert not differing, f"{what}: {where}; final difference in {_listed(differing)}"
 
 
 def _listed(names: Sequence[str]) -> str:

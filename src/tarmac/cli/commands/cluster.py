@@ -42,7 +42,7 @@ def _try(engine: str, words: tuple[str, ...], accounting: bool) -> int:  # noqa:
     """Start a Slurm of two nodes on this machine, in a temporary directory, until COMMAND ends.
 
     COMMAND is your shell by default. SLURM_CONF points sbatch, squeue and tarmac to the cluster.
-    When COMMAND ends, all jobs and daemons of the cluster end. Each node has two pretended GPUs,
+    When COMMAND ends, all jobs and daemons of the cluster end. Each node has two fake GPUs,
     on which nothing computes. The command needs root and Debian's slurm-wlm. It neither reads nor
     changes /etc/slurm. The exit code is that of COMMAND.
     """

@@ -78,7 +78,7 @@ class ExecutorCase:
     def watched(self, tasks: Sequence[Task]) -> Iterator[Watch]:
         """Yield a watch of a new executor without earlier attempts; end all attempts afterwards."""
         with self.opened(tasks) as executor:
-            assert not executor.attach(lambda *_: None), "it keeps what is on record"
+            assert not executor.attach(lambda *_: None), "a new executor has earlier attempts"
             watch = Watch(executor)
             yield watch
             watch.stop()
@@ -117,12 +117,12 @@ class Watch:
             assert len(answers) == len(left), f"{len(answers)} answers to {len(left)} attempts"
             for attempt, answer in zip([*left], answers, strict=True):
                 if not isinstance(answer, Busy):
-                    assert answer.attempt is attempt, "an answer is another attempt's"
+                    assert answer.attempt is attempt, "an answer belongs to another attempt"
                     self.events.append(answer)
                     self._taken.append(attempt)
                     left.remove(attempt)
             if left:
-                assert time.monotonic() < deadline, f"there was no room for {left[0].task.name}"
+                assert time.monotonic() < deadline, f"no capacity for {left[0].task.name}"
                 self.hear()
 
     def attach(self, attempts: Sequence[Attempt]) -> Sequence[Queued | Began]:
@@ -154,8 +154,8 @@ class Watch:
         deadline = time.monotonic() + PATIENCE_S
         path = attempt.directory / "stdout"
         while not (path.exists() and path.read_text(encoding="utf-8").endswith("\n")):
-            assert attempt.task.name not in self.ends, f"it ended: {self.ends[attempt.task.name]}"
-            assert time.monotonic() < deadline, f"{attempt.task.name} did not begin"
+            assert attempt.task.name not in self.ends, f"ended: {self.ends[attempt.task.name]}"
+            assert time.monotonic() < deadline, f"{attempt.task.name} did not start"
             self.hear(0.02)
         return path.read_text(encoding="utf-8")
 

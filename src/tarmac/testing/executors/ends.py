@@ -101,4 +101,4 @@ def check_one_attempt_is_ended_and_others_go_on(case: ExecutorCase) -> None:
             facts = (end.outcome, end.reason, end.exit_code, end.cause)
             assert facts == ("interrupted", "no longer needed", code, "stop"), end
         watch.hear(0.0)
-        assert "other" not in watch.ends, "the other one has ended before"
+        assert "other" not in watch.ends, "an attempt ended without a request"

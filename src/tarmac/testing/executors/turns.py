@@ -17,9 +17,7 @@ def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:
         case.kind.refuse(tasks, 0)
     except RequestError as error:
         message = error.message
-    assert "greedy" in message, (
-        f"a task that needs a million CPUs is not refused by name: {message!r}"
-    )
+    assert "greedy" in message, f"no error names the task that needs a million CPUs: {message!r}"
 
 
 def check_every_attempt_is_answered(case: ExecutorCase) -> None:
@@ -33,8 +31,8 @@ def check_every_attempt_is_answered(case: ExecutorCase) -> None:
         answers = executor.start(attempts)
         assert len(answers) == len(attempts)
         taken = [answer.attempt for answer in answers if not isinstance(answer, Busy)]
-        assert taken, "there was no room for any"
-        assert taken == attempts[: len(taken)], "a later one overtook an earlier one"
+        assert taken, "the executor accepted no attempt"
+        assert taken == attempts[: len(taken)], "a later attempt was accepted before an earlier one"
         if executor.queues:
             assert all(isinstance(answer, (Queued, Busy)) for answer in answers)
         executor.stop()
@@ -67,7 +65,7 @@ def check_queued_comes_before_began_and_that_before_finished(case: ExecutorCase)
         assert kinds == expected, events
         if watch.executor.queues:
             last = [event for event in events if isinstance(event, Queued)][-1]
-            assert last.place, "the engine's name for it is not told"
+            assert last.place, "the event lacks the engine's name of the attempt"
         began = next(event for event in watch.events if isinstance(event, Began))
         assert len(began.grant.gpus) == 1, began
         assert began.host == watch.ends["x"].host, (began, watch.ends)
@@ -86,7 +84,7 @@ def check_the_cluster_is_the_same_for_every_session(case: ExecutorCase) -> None:
                 return
             clusters.append(executor.cluster)
     first, second = clusters
-    assert first is not None, "it does not say which cluster it is"
+    assert first is not None, "the executor has no cluster"
     assert first == second, clusters
     assert first.name or first.uid, first
 
@@ -114,7 +112,7 @@ def check_two_tasks_never_share_a_gpu(case: ExecutorCase) -> None:
     assert sum(map(len, held.values())) == len(attempts)
     for spans in held.values():
         for (_, end), (begin, _) in itertools.pairwise(sorted(spans)):
-            assert end <= begin, f"two had the same GPU: {held}"
+            assert end <= begin, f"two attempts had the same GPU: {held}"
 
 
 def check_a_task_without_gpus_sees_none(case: ExecutorCase) -> None:

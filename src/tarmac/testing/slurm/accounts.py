@@ -108,7 +108,7 @@ class Accounts:
         for path in self.sockets.values():
             if len(os.fsencode(path)) > _LONGEST_SOCKET:
                 raise RequestError(
-                    f"the path of a socket below {self.directory} is too long",
+                    f"socket paths in {self.directory} are too long",
                     hint=f"Choose a directory with a path of fewer than {_LONGEST_SOCKET - 20} "
                     "bytes.",
                 )
@@ -125,7 +125,7 @@ class Accounts:
     def _set_up(self) -> None:
         tables = next((path for path in _SYSTEM_TABLES if path.exists()), None)
         if tables is None:
-            raise TarmacError(f"MariaDB's {_SYSTEM_TABLES[0].name} is not below /usr/share")
+            raise TarmacError(f"/usr/share lacks MariaDB's {_SYSTEM_TABLES[0].name}")
         # slurmdbd stores procedures in the database, which needs those tables.
         done = subprocess.run(
             [*self._mariadbd, "--bootstrap"],
@@ -136,9 +136,7 @@ class Accounts:
         )
         if done.returncode != 0:
             lines = done.stderr.decode(errors="replace").strip().splitlines()
-            raise TarmacError(
-                f"MariaDB cannot be set up: {lines[-1] if lines else 'it printed nothing'}"
-            )
+            raise TarmacError(f"cannot set up MariaDB: {lines[-1] if lines else 'no output'}")
 
     @property
     def _mariadbd(self) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """A Slurm cluster of two nodes on one machine, in its own directory, for trials and tests.
 
 Debian's packages suffice: ``slurm-wlm``, and `ACCOUNTING_PACKAGES` for accounting. The nodes
-``n1`` and ``n2`` have two pretended GPUs each, copies of /dev/null. The cluster neither reads nor
+``n1`` and ``n2`` have two fake GPUs each, copies of /dev/null. The cluster neither reads nor
 writes ``/etc/slurm``.
 
 Example::
@@ -82,7 +82,7 @@ class OneMachineSlurm:
                 ACCOUNTING_PACKAGES,
             )
         if os.geteuid() != 0:
-            raise RequestError("only root can start the nodes of a Slurm", hint="Use sudo.")
+            raise RequestError("only root can start Slurm nodes", hint="Use sudo.")
         self.directory = directory.resolve()
         self._configuration = Configuration(
             directory=self.directory,
@@ -118,8 +118,8 @@ class OneMachineSlurm:
                 self._end_daemons()
                 if start == _STARTS - 1:
                     raise TarmacError(
-                        f"{ended.name} of the Slurm in {self.directory} ended at its start",
-                        hint=f"Its log: {self._log(ended.name)}",
+                        f"{ended.name} of the Slurm in {self.directory} exited during its start",
+                        hint=f"Read its log: {self._log(ended.name)}",
                     ) from None
             else:
                 return
@@ -198,8 +198,8 @@ class OneMachineSlurm:
         while not is_so():
             if time.monotonic() > end:
                 raise TarmacError(
-                    f"the Slurm in {self.directory} is not ready in time: it waited until {what}",
-                    hint=f"Its logs: {self._configuration.logs}",
+                    f"the Slurm in {self.directory} is not ready in time; waited until {what}",
+                    hint=f"Read its logs: {self._configuration.logs}",
                 )
             time.sleep(_LOOK_EVERY_S)
 

@@ -36,16 +36,16 @@ def try_slurm(
         cluster = OneMachineSlurm(place, accounting=accounting)
         with cluster:
             say(
-                f"A Slurm with the nodes {' and '.join(NODES)}, two pretended GPUs each, runs in "
+                f"A Slurm with the nodes {' and '.join(NODES)}, each with two fake GPUs, runs in "
                 f"{place}."
             )
             if not command:
-                say("Try: sinfo; tarmac run --on slurm --fake-gpus 2 job.yaml. It ends with exit.")
+                say("Try: sinfo; tarmac run --on slurm --fake-gpus 2 job.yaml. To stop it: exit.")
             try:
                 code = _run(words, os.environ | dict(cluster.variables))
             except OSError as error:
-                raise RequestError(f"{words[0]} cannot be started: {error.strerror}") from None
-            say("The Slurm ends, with all of its jobs.")
+                raise RequestError(f"cannot start {words[0]}: {error.strerror}") from None
+            say("Stopping the Slurm and all its jobs.")
     return code if code >= 0 else 128 - code
 
 
