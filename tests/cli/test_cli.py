@@ -221,7 +221,7 @@ def test_a_signal_saves_the_state_and_says_how_to_go_on(tmp_path, sent):
     stopped = run_python(*command, env=os.environ | {"SEND": sent})
     assert stopped.returncode == 130
     assert stopped.stderr.startswith("interrupted; the state is saved\n")
-    resume = stopped.stderr.split("Go on: tarmac ")[1].split()
+    resume = stopped.stderr.split("Resume it: tarmac ")[1].split()
     resumed = run_python("-m", "tarmac", *resume, env=os.environ | {"SEND": "SIGCONT"})
     assert resumed.returncode == 0, resumed.stderr
     assert "epoch 4/4" in resumed.stdout

@@ -225,7 +225,7 @@ def test_a_pipeline_that_fails_says_why_and_is_resumed(tarmac, tmp_path):
     code, out, err = tarmac("run", "pipeline.json", "--algorithms", "algorithms")
     assert code == 1
     assert "failed: last: " in err
-    assert "Again what has not succeeded: tarmac run --resume" in err
+    assert "Run the failed tasks again: tarmac run --resume" in err
     assert "| told you" in out
     assert json.loads((the_run(tmp_path) / "result.json").read_text())["status"] == "failed"
     code, out, err = tarmac("run", "--resume", "latest", "--dry-run")

@@ -54,8 +54,8 @@ def test_a_search_prints_a_line_per_network_and_the_best(tarmac):
     assert "ended, all 2 networks of the space were tried: 2 networks trained, 2 distinct\n" in out
     assert "retrained on all training data: test accuracy 0." in out
     assert (
-        "again: tarmac train digits-mlp --epochs 1 --seed 0 --monitor accuracy:max --set hidden="
-        in out
+        "train it again: tarmac train digits-mlp --epochs 1 --seed 0 --monitor accuracy:max "
+        "--set hidden=" in out
     )
     assert lines[-1].startswith("study runs/digits-mlp-")
 
@@ -192,7 +192,7 @@ def test_a_second_ctrl_c_is_told_like_the_first(tmp_path):
     assert done.returncode == 130
     assert done.stderr.splitlines() == [
         "interrupted; finished networks are kept, unfinished ones will be trained again",
-        f"  Go on: tarmac search --resume runs/{path.name}",
+        f"  Resume it: tarmac search --resume runs/{path.name}",
     ]
     assert Study.open(path).record.status == "interrupted"
 

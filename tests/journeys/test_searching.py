@@ -104,7 +104,7 @@ def test_a_workload_that_says_what_to_search_over_is_searched_as_it_is(tarmac):
 def test_a_study_in_a_file_is_searched_and_looked_at(tarmac):
     write_page("docs/search.md", Path.cwd())
     out = searched(tarmac, "study.yaml", "--generations", "1")
-    assert "again: tarmac train digits-mlp" in out
+    assert "train it again: tarmac train digits-mlp" in out
     assert tarmac("search", "list")[1].count("completed") == 1
     assert " complete " in tarmac("search", "show", "latest")[1]
     tarmac("search", "export", "latest", "--to", "trials.csv")

@@ -234,7 +234,7 @@ def test_whatever_ends_a_search_it_goes_on_as_if_nothing_had_happened(tmp_path, 
     _, errors = process.communicate()
     if how == "interrupt":
         assert process.returncode == 130
-        assert f"Go on: tarmac search --resume {path}" in errors
+        assert f"Resume it: tarmac search --resume {path}" in errors
         assert Study.open(path).record.status == "interrupted"
     study = tarmac.search(resume=path, workers=1)
     assert study.status == "completed"

@@ -211,7 +211,7 @@ def test_a_signal_saves_the_state_of_all_ranks_together(tmp_path, undisturbed, f
     run = only_run(output)
     assert err.splitlines()[-2:] == [
         "interrupted; the state is saved",
-        f"  Go on: tarmac train --resume {run.path}",
+        f"  Resume it: tarmac train --resume {run.path}",
     ]
     assert run.record.status == "interrupted"
     # The launcher may hear of it some steps later.

@@ -248,9 +248,9 @@ def _what_goes_on(run: JobRun, title: str) -> str:
 
 def _detached(run: JobRun) -> Interrupted:
     word = quoted(run.path)
-    hint = f"Go on with it: tarmac run --resume {word}\nCancel it: tarmac cancel {word}"
+    hint = f"Resume it: tarmac run --resume {word}\nCancel it: tarmac cancel {word}"
     return Interrupted(f"detached from {run.path.name}", hint=hint)
 
 
 def _print_resume_hint(run: JobRun) -> None:
-    click.echo(f"Again what has not succeeded: tarmac run --resume {quoted(run.path)}", err=True)
+    click.echo(f"Run the failed tasks again: tarmac run --resume {quoted(run.path)}", err=True)

@@ -127,7 +127,7 @@ def _failure(run: Run, *, verify: bool) -> TarmacError | None:
     if record.status == "interrupted":
         return Interrupted(
             "interrupted; the state is saved",
-            hint=f"Go on: tarmac train --resume {quoted(run.path)}",
+            hint=f"Resume it: tarmac train --resume {quoted(run.path)}",
         )
     if not verify or (record.expectation and record.expectation["met"]):
         return None

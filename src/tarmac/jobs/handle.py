@@ -58,7 +58,7 @@ class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as Ca
         super().__init__(
             status.reason or message,
             hint=f"Logs: {first.directory if first else status.path}\n"
-            f"Again what has not succeeded: tarmac run --resume {quoted(status.path)}",
+            f"Run the failed tasks again: tarmac run --resume {quoted(status.path)}",
         )
 
 

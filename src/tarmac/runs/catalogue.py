@@ -182,7 +182,7 @@ class Catalogue:
                     )
                 return RequestError(
                     f"{reference} is a search without a trained winner",
-                    hint=f"Go on with it: tarmac search --resume {quoted(path)}",
+                    hint=f"Resume it: tarmac search --resume {quoted(path)}",
                 )
         names = "\n".join(in_one_line(run.path.name) for run in known[:_MAX_NAMES])
         hint = (

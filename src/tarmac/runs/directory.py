@@ -95,7 +95,7 @@ class Run:
         if (path / "run.json").exists():
             raise RequestError(
                 f"there is a run {path.name} in {output} already",
-                hint="Resume it, or take another name.",
+                hint="Resume it, or choose another name.",
             )
         record = RunRecord(
             id=run_id,

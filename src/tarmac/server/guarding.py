@@ -98,7 +98,7 @@ class Guarded:
         response = HTMLResponse(
             "<!doctype html><title>Tarmac</title>"
             f'<meta http-equiv="refresh" content="0;url={html.escape(target)}">'
-            f'<a href="{html.escape(target)}">Go on</a>'
+            f'<a href="{html.escape(target)}">Continue</a>'
         )
         response.set_cookie(
             self._guard.cookie_name, self._guard.cookie, httponly=True, samesite="strict"

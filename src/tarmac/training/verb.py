@@ -275,8 +275,8 @@ def _refuse_stored(uri: str, name: str) -> None:
     if read_object(f"{uri.rstrip('/')}/{name}/{RECORD}", os.environ) is not None:
         raise RequestError(
             f"there is a run {name} in {uri} already",
-            hint=f"Go on with it: tarmac train --resume {quoted(name)} --output {quoted(uri)}\n"
-            "or take another name.",
+            hint=f"Resume it: tarmac train --resume {quoted(name)} --output {quoted(uri)}\n"
+            "Or choose another name.",
         )
 
 

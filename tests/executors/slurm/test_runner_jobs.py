@@ -222,7 +222,7 @@ def test_a_runner_that_waits_or_was_cancelled_while_it_waited_is_told_and_is_fol
     assert re.fullmatch(rf"job {job} was cancelled \(CANCELLED.*\)", row["runner_note"])
     assert lines[-3:] == [
         f"{Path(run).name}: the runner's {row['runner_note']}",
-        f"  Go on with it: tarmac run --resume {run}",
+        f"  Resume it: tarmac run --resume {run}",
         f"  Cancel it: tarmac cancel {run}",
     ]
     with pytest.raises(CancelledError, match=f"the runner's job {job} was cancelled"):

@@ -88,7 +88,7 @@ def test_ctrl_c_leaves_tasks_to_slurm_and_a_resumed_run_takes_them_up(tarmac, on
     )
     assert rest == [
         f"detached from {run.name}",
-        f"  Go on with it: tarmac run --resume {run}",
+        f"  Resume it: tarmac run --resume {run}",
         f"  Cancel it: tarmac cancel {run}",
     ]
     assert len(queued_names(on_cluster)) == 1

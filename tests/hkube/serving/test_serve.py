@@ -338,7 +338,7 @@ def test_a_task_at_work_says_that_it_is_alive_once_in_a_while(
             "Use --devices cpu, or cpu:2",
             'Use "devices": "cpu", or cpu:2',
         ),
-        ("Go on with it: tarmac train --resume x\nor take another name.", "or take another name."),
+        ("Resume it: tarmac train --resume x\nOr choose another name.", "Or choose another name."),
         ("Hold samples out: --validation-size 5000", 'Hold samples out: "validation_size": "5000"'),
         ("Change --tracker", "Change --tracker"),
         ('Why: tarmac check. On a CPU: "devices": "cpu"', 'On a CPU: "devices": "cpu"'),

@@ -108,7 +108,7 @@ def _of_runner(run: RunStatus) -> Iterator[str]:
         return
     yield in_one_line(f"{run.name}: the runner's {run.runner_note}")
     if run.state in ("detached", "interrupted"):
-        yield f"  Go on with it: tarmac run --resume {quoted(run.path)}"
+        yield f"  Resume it: tarmac run --resume {quoted(run.path)}"
         yield f"  Cancel it: tarmac cancel {quoted(run.path)}"
 
 

@@ -92,7 +92,7 @@ def command(
     if files and resume is not None:
         raise RequestError(
             "expected job files or --resume RUN, not both: a resumed run keeps its job",
-            hint=f"Go on with it: tarmac run --resume {quoted(resume)}\n"
+            hint=f"Resume it: tarmac run --resume {quoted(resume)}\n"
             f"Run the files as a new run: tarmac run {quoted(*files)}",
         )
     if not files and resume is None:

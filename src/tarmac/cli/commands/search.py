@@ -155,7 +155,7 @@ def _conclude(study: Study, *, as_json: bool) -> None:
     if record.status in ("interrupted", "running"):
         raise Interrupted(
             "interrupted; finished networks are kept, unfinished ones will be trained again",
-            hint=f"Go on: tarmac search --resume {quoted(study.path)}",
+            hint=f"Resume it: tarmac search --resume {quoted(study.path)}",
         )
     if record.status == "failed":
         raise TarmacError(

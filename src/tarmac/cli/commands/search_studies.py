@@ -150,7 +150,7 @@ def best(study: str, output: Path | None, storage: str | None, as_json: bool) ->
     if best is None:
         raise TarmacError(
             f"study {match.name} has no fully trained network yet",
-            hint=f"Go on with it: tarmac search --resume {quoted(match.path)}",
+            hint=f"Resume it: tarmac search --resume {quoted(match.path)}",
         )
     if as_json:
         rows = [match.row(match.ledger.trials[number]) for number in front]

@@ -83,7 +83,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
             )
             made = ", ".join(f"{name}={value}" for name, value in trial.params.items())
             click.echo(f"  {number:>4}  {shown}  {made}")
-    click.echo(f"again: {train_line(study, best)}")
+    click.echo(f"train it again: {train_line(study, best)}")
     if (caution := train_caution(study)) is not None:
         click.secho(f"  {caution}", fg="yellow")
     click.echo(wording.in_one_line(f"study {study.path}"))

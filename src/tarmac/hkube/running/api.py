@@ -73,7 +73,7 @@ def run_pipeline(
     if end.outcome != "succeeded":
         raise TarmacError(
             f"{job.name}: {end.reason}",
-            hint=f"Again what has not succeeded: tarmac run --resume {quoted(run.path)}",
+            hint=f"Run the failed tasks again: tarmac run --resume {quoted(run.path)}",
         )
     return end
 
