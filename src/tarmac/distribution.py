@@ -189,19 +189,19 @@ def _beyond_limit(error: Exception) -> TarmacError | None:
         return TarmacError(
             f"a library does not fit into memory: {unmapped[0]}",
             hint="See the limit, in KiB: ulimit -v. Where it says unlimited, the library lies on a "
-            "file system\nthat is mounted noexec. More: tarmac check --explain memory-limit",
+            "file system\nthat is mounted noexec. Read more: tarmac check --explain memory-limit",
         )
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return TarmacError(
             f"out of memory: {error}".removesuffix(": "),
             hint="See what is free, and the limit, in KiB: free -h; ulimit -v\n"
-            "More: tarmac check --explain host-memory",
+            "Read more: tarmac check --explain host-memory",
         )
     if "can't start new thread" in str(error):
         return TarmacError(
             "no more threads can be started",
             hint="See the limits: ulimit -u; ulimit -v; cat /sys/fs/cgroup/pids.max\n"
-            "More: tarmac check --explain processes-limit",
+            "Read more: tarmac check --explain processes-limit",
         )
     return None
 

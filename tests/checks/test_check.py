@@ -421,7 +421,7 @@ def test_a_device_that_computes_wrongly_is_said_and_verifies_nothing(tmp_path, m
         codes.append(ended.value.code)
     assert codes == [0, 1]
     said = capsys.readouterr()
-    assert said.out.count("What to do: tarmac check --explain wrong-result") == 2
+    assert said.out.count("See what to do: tarmac check --explain wrong-result") == 2
     assert "the check of the devices found wrong results: matmul is off by 5.0e-01" in said.err
 
 

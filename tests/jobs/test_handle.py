@@ -89,7 +89,7 @@ def test_a_failed_job_raises_what_failed_and_where_its_logs_are(tmp_path):
     handle = tarmac.submit(job("{name: x, command: exit 3}"), output=tmp_path)
     error = handle.exception(timeout=limit_s(120))
     assert isinstance(error, JobFailed)
-    assert str(error).startswith("1 of 1 task did not succeed: x: exit code 3\nLogs: ")
+    assert str(error).startswith("1 of 1 task did not succeed: x: exit code 3\nRead the logs: ")
     with pytest.raises(JobFailed):
         handle.result()
 

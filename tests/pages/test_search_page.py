@@ -148,7 +148,7 @@ def test_of_a_long_front_the_best_are_shown_and_the_others_counted(study):
     made.update(front=tuple(range(130)))
     front = section(html_of(made), "front")
     assert front.count("<tr>") == 1 + 100
-    assert "100 of 130. All: tarmac search export" in front
+    assert "100 of 130. See all: tarmac search export" in front
 
 
 def test_a_study_of_a_newer_version_or_a_damaged_one_is_refused_in_words(study, tmp_path):

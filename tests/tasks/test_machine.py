@@ -254,7 +254,7 @@ def test_a_driver_that_hangs_hangs_no_run(on_machine, tmp_path, lines):
     assert done.returncode == 0, done.stderr
     words = "NVIDIA's driver does not say which GPUs there are: "
     who = "GPU 0" if lines.startswith("0.") else "NVML"
-    assert f"{words}{who}: no answer for 0 s See what is wrong: tarmac check.\n" in done.stdout
+    assert f"{words}{who}: no answer for 0 s Find the cause: tarmac check.\n" in done.stdout
 
 
 def test_unknown_gpus_stop_tasks_that_need_them_and_no_others(tmp_path):

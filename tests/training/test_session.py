@@ -163,7 +163,7 @@ def test_an_error_of_cuda_says_what_happened_and_what_to_do(tmp_path):
         tarmac.train("digits-mlp", epochs=1, device="cpu", output=tmp_path, stop=fail)
     assert str(caught.value) == (
         "cpu: CUDA error: no kernel image is available for execution on the device\n"
-        "Find its cause: tarmac check"
+        "Find the cause: tarmac check"
     )
 
 

@@ -68,5 +68,5 @@ def test_whole_numbers_that_are_no_classes_are_values():
 def test_values_by_name_are_answered_with_table_mlp_where_classes_are_expected():
     with pytest.raises(RequestError) as caught:
         tarmac.train("mlp", settings={"dataset": "diabetes"})
-    hint = "A table of values: tarmac train table-mlp --set dataset=diabetes"
+    hint = "Train on a table: tarmac train table-mlp --set dataset=diabetes"
     assert caught.value.hint == hint

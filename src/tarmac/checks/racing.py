@@ -115,19 +115,19 @@ def race(
     if probe.outcome == "hung":
         raise TarmacError(
             f"the race took more than {timeout_s:g} s in {target.name}, {_where(probe)}",
-            hint="Give it longer: --timeout SECONDS",
+            hint="Give it more time: --timeout SECONDS",
         )
     if probe.outcome != "done":
         raise TarmacError(
             f"the race failed in {target.name}: {_reason(probe)}",
-            hint="What is wrong? tarmac check torch, with the same --python or --image",
+            hint="Find the cause: tarmac check torch, with the same --python or --image",
         )
     seen = [device["name"] for device in probe.result["devices"]]
     for device in devices:
         if device not in seen and (device != "cuda" or len(seen) == 1):
             raise RequestError(
                 f"{device} took no part: PyTorch does not see it in {target.name}",
-                hint="Why not? tarmac check torch, with the same --python or --image",
+                hint="Find the cause: tarmac check torch, with the same --python or --image",
             )
     return Race(
         version=str(probe.result["version"]),

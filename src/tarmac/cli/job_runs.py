@@ -167,4 +167,6 @@ def submit_runs(runs: Sequence[JobRun], request: RunRequest, *, as_json: bool) -
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
-        click.echo("Watch: tarmac ps, tarmac logs latest --follow. End: tarmac cancel latest")
+        click.echo(
+            "Watch it: tarmac ps, tarmac logs latest --follow. Cancel it: tarmac cancel latest"
+        )

@@ -137,4 +137,4 @@ def _conclude(report: Report, run: Path, *, quiet: bool, own_python: bool = True
         if finding.level == "failure" and not apart.issuperset(finding.where):
             where = ", ".join(finding.where)
             click.secho(f"check: {finding.title} ({where}). ", fg="yellow", nl=False)
-            click.echo(f"What to do: tarmac check --explain {finding.code}")
+            click.echo(f"See what to do: tarmac check --explain {finding.code}")

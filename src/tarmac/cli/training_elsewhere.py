@@ -111,7 +111,7 @@ def train_there(
     if not done["ok"]:
         raise TarmacError(
             f"the training on {place.on} failed",
-            hint=f"Its logs: tarmac logs {quoted(made.path)}",
+            hint=f"Read its logs: tarmac logs {quoted(made.path)}",
         )
     if resumed is not None:
         return runs.resolve(resumed, directory)

@@ -127,7 +127,7 @@ def _refuse_no_requirement(line: str) -> None:
         reason = str(error).splitlines()[0]
         raise RequestError(
             f"environment: {line!r} is no requirement: {reason}",
-            hint="Such as numpy, numpy==2.3.0, ./package or -r requirements.txt",
+            hint="For example: numpy, numpy==2.3.0, ./package or -r requirements.txt",
         ) from error
 
 

@@ -57,7 +57,7 @@ class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as Ca
         message = f"{len(self.tasks)} of {counted(status.num_tasks, 'task')} did not succeed{cause}"
         super().__init__(
             status.reason or message,
-            hint=f"Logs: {first.directory if first else status.path}\n"
+            hint=f"Read the logs: {first.directory if first else status.path}\n"
             f"Run the failed tasks again: tarmac run --resume {quoted(status.path)}",
         )
 

@@ -14,7 +14,7 @@ from tarmac.machine.gpu import Gpu
 from tarmac.machine.visible import names_nothing
 from tarmac.wording import counted
 
-_LOOK = "See what is wrong: tarmac check"
+_LOOK = "Find the cause: tarmac check"
 _INSTALL = "pip install --force-reinstall"
 _INDEX = "https://download.pytorch.org/whl"
 

@@ -205,5 +205,5 @@ def _unanswered(words: str, *, has_others: bool = False) -> RequestError:
     others = " Or name those to use: CUDA_VISIBLE_DEVICES=GPU-..." if has_others else ""
     return RequestError(
         f"NVIDIA's driver does not say which GPUs there are: {words}",
-        hint=f"See what is wrong: tarmac check.{others}",
+        hint=f"Find the cause: tarmac check.{others}",
     )

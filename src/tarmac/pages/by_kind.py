@@ -86,7 +86,7 @@ def _kind_of(path: Path) -> str:
         return kind
     raise RequestError(
         f"{path} is not a run: it has none of {', '.join(RECORDS.values())}",
-        hint="See what there is: tarmac runs list",
+        hint="List the runs: tarmac runs list",
     )
 
 

@@ -49,7 +49,7 @@ def tails_of_ranks(run: Path, error: str) -> Markup:
     others = sorted(file.name for file, _ in left)
     words += f" Left out: {', '.join(others[:_MAX_FILES])}"
     words += f" and {len(others) - _MAX_FILES:,} more." if len(others) > _MAX_FILES else "."
-    return body + paragraph(f"{words} All of them: tarmac runs logs {shlex.quote(str(run))}")
+    return body + paragraph(f"{words} Read all of them: tarmac runs logs {shlex.quote(str(run))}")
 
 
 def _read(files: Iterable[Path], run: Path) -> Iterable[tuple[Path, list[str]]]:

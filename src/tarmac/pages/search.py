@@ -317,7 +317,9 @@ def _front(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tup
     shown = known[:_MAX_TRIALS]
     note = "Networks that no other beats in everything, the best by the first objective first."
     if len(shown) < len(known):
-        note += f" {len(shown):,} of {len(known):,}. All: tarmac search export {quoted(study.name)}"
+        note += (
+            f" {len(shown):,} of {len(known):,}. See all: tarmac search export {quoted(study.name)}"
+        )
     return _rows(study, shown, values, "Networks that no other beats"), note
 
 

@@ -58,7 +58,7 @@ def task_page(directory: Path, *, now: float | None = None) -> Page:
     if status is None:
         raise RequestError(
             f"task {directory.name} of {run.name} has not begun",
-            hint=f"Status of the run: tarmac report {quoted(run)}",
+            hint=f"See the run's status: tarmac report {quoted(run)}",
         )
     return Page(
         title=status.name,

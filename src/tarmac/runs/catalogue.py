@@ -118,8 +118,7 @@ class Catalogue:
             # Each name begins with an empty one.
             raise RequestError(
                 "the name of the run is empty",
-                hint="A variable of the shell's may not be set. "
-                "See what is there: tarmac runs list",
+                hint="A variable of the shell's may not be set. List the runs: tarmac runs list",
             )
         known = [*self._all()]
         paths = (Path(reference), self.output / reference)
@@ -212,7 +211,7 @@ class Catalogue:
         if run.owner is not None:
             raise RequestError(
                 f"{run.path.name} belongs to {run.owner.name}",
-                hint=f"Delete that: tarmac runs rm {quoted(run.owner)}",
+                hint=f"Delete that run: tarmac runs rm {quoted(run.owner)}",
             )
         with contextlib.ExitStack() as stack:
             try:

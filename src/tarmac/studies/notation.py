@@ -191,7 +191,7 @@ def parse_set(text: str) -> tuple[str, Any]:
         raise RequestError(f"--set {text!r} is not of the form KEY=VALUES")
     if not values:
         raise RequestError(
-            f"{key} has no values, expected at least one", hint=f"Such as: --set {key}=1,2,4"
+            f"{key} has no values, expected at least one", hint=f"For example: --set {key}=1,2,4"
         )
     # Accept a list as Python and YAML write it.
     if values.startswith("[") and values.endswith("]"):

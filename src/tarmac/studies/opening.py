@@ -293,7 +293,7 @@ def _refuse_senseless(
         raise FieldError(
             ("objective",),
             f"epochs is an objective, but every network of {workload.name} trains equally long",
-            hint="Let them stop: --patience 5",
+            hint="Stop them early: --patience 5",
         )
 
 

@@ -135,7 +135,7 @@ class Venv(BuiltEnvironment):
         if driver is None:
             raise RequestError(
                 f"gpu_requirements are for {names}, and no NVIDIA driver answers on {host}",
-                hint="See why: tarmac check. Requirements for any driver have the key cuda",
+                hint="Find the cause: tarmac check. Requirements for any driver have the key cuda",
             )
         raise RequestError(
             f"gpu_requirements are for {names}, and the driver on {host} runs CUDA {driver} at "

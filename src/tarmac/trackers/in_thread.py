@@ -72,14 +72,14 @@ class InThread:
         except queue.Empty:
             raise TarmacError(
                 f"{self._title} has not answered for {limit_s:g} s",
-                hint="Is its server up? Without it: leave --log-to out",
+                hint="Check that its server runs, or leave out --log-to.",
             ) from None
         if isinstance(answer, TarmacError):
             raise answer
         if isinstance(answer, Exception):
             raise TarmacError(
                 f"{self._title} cannot be opened: {first_line(answer)}",
-                hint="Without it: leave --log-to out",
+                hint="To train without it, leave out --log-to.",
             ) from answer
         return answer.place
 

@@ -31,7 +31,7 @@ def check_tracker(name: str) -> None:
     if name == "mlflow" and not os.environ.get(MLFLOW_URI):
         raise RequestError(
             f"{MLFLOW_URI} is not set, and nothing says where MLflow is",
-            hint=f"Say it: export {MLFLOW_URI}=http://127.0.0.1:5000\n"
+            hint=f"Set it: export {MLFLOW_URI}=http://127.0.0.1:5000\n"
             "A server of your own: pip install mlflow && mlflow server --port 5000",
         )
 

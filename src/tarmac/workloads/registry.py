@@ -96,8 +96,8 @@ def _unknown(reference: str) -> RequestError:
     if reference.endswith((".yaml", ".yml")):
         return RequestError(
             f"{reference!r} is no workload",
-            hint=f"A study: tarmac search {quoted(reference)}\n"
-            f"A job: tarmac run {quoted(reference)}",
+            hint=f"Run a study: tarmac search {quoted(reference)}\n"
+            f"Run a job: tarmac run {quoted(reference)}",
         )
     module, _, attribute = reference.rpartition(":" if ":" in reference else ".")
     files = (f"{module}.py", f"{module.replace('.', '/')}.py")

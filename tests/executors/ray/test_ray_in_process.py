@@ -248,7 +248,7 @@ def test_a_head_that_is_gone_ends_the_run_and_its_programs(in_process, runs_on, 
     act = once(runs, lambda _: ray.head.stop())
     with pytest.raises(TarmacError, match=f"cluster at {ray.head.address} is gone") as gone:
         runs(job_of(STAYS_ONCE.format(tmp_path)), act)
-    assert gone.value.hint == "Once it is back: tarmac run --resume latest"
+    assert gone.value.hint == "Resume it when the head is back: tarmac run --resume latest"
     assert all(has_ended(int(pid)) for pid in runs.lines("pids"))
 
 
@@ -260,7 +260,7 @@ def test_what_no_node_ever_has_is_refused_in_numbers(in_process, runs_on):
         with pytest.raises(RequestError) as error:
             find_executor("ray").refuse(runs.tasks(job_of("true", resources=needs)), 0)
         assert error.value.hint == (
-            "Where the cluster grows by itself: --set options.ray.autoscaling=true"
+            "If the cluster scales automatically: --set options.ray.autoscaling=true"
         )
         return error.value.message
 

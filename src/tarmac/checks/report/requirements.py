@@ -151,14 +151,14 @@ def _version_asked(text: str, amount: str) -> Version:
     except InvalidVersion as error:
         raise RequestError(
             f"--require {text!r}: {amount!r} is not a version",
-            hint="Such as 570, 570.86.15 or 12.8",
+            hint="For example: 570, 570.86.15 or 12.8",
         ) from error
 
 
 def _number_asked(text: str, amount: str) -> float:
     if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", amount, re.ASCII):
         raise RequestError(
-            f"--require {text!r}: {amount!r} is not a number", hint="Such as 1 or 0.5"
+            f"--require {text!r}: {amount!r} is not a number", hint="For example: 1 or 0.5"
         )
     return float(amount)
 

@@ -317,5 +317,5 @@ def verify(names: Sequence[str], as_json: bool) -> None:
     wrong = [name for name, files in checked.items() if not all(file.ok for file in files)]
     if wrong:
         raise TarmacError(
-            f"not right: {', '.join(wrong)}", hint=f"Fetch again: tarmac data fetch {wrong[0]}"
+            f"not right: {', '.join(wrong)}", hint=f"Fetch it again: tarmac data fetch {wrong[0]}"
         )

@@ -64,7 +64,7 @@ def command(
         if len(run_names) > 1:
             raise RequestError(
                 f"{apart} has its own page; only runs can be compared",
-                hint=f"Its page: tarmac report {quoted(apart)}",
+                hint=f"Open its page: tarmac report {quoted(apart)}",
             )
         beside = apart.with_suffix(".html") if apart.is_file() else apart / _NAME
         _write(report([apart]), file or beside)

@@ -68,4 +68,4 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
         )
         click.echo(click.wrap_text(f"--set {settings}", 99, indent, indent + "      "))
     if name is None:
-        click.echo(f"Settings of one: tarmac train {workloads[0].name} --list")
+        click.echo(f"List the settings of one: tarmac train {workloads[0].name} --list")

@@ -196,7 +196,7 @@ def _common_size(paths: Sequence[Path]) -> tuple[int, int]:
         if size != first:
             raise RequestError(
                 f"{paths[0]} is {first[0]}x{first[1]} and {path} is {size[0]}x{size[1]}",
-                hint="Say to which size all are brought: --size 224x224",
+                hint="Give one size for all images: --size 224x224",
             )
     assert first is not None, "there is at least one"
     return first

@@ -243,7 +243,7 @@ def _refuse_shape(
     if never:
         raise RequestError(
             f"task {task.name!r}: no node of {cluster.title} can run it: {never}",
-            hint="Where the cluster grows by itself: --set options.kubernetes.autoscaling=true",
+            hint="If the cluster scales automatically: --set options.kubernetes.autoscaling=true",
         )
     for name, key in demand.secrets.values():
         secret = cluster.get("Secret", name)

@@ -242,5 +242,5 @@ class RayEngine:
         address = self._connection.address
         raise TarmacError(
             f"the head of the Ray cluster at {address} is gone, and its tasks with it",
-            hint="Once it is back: tarmac run --resume latest",
+            hint="Resume it when the head is back: tarmac run --resume latest",
         )

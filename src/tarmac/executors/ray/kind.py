@@ -131,7 +131,7 @@ def _refuse_too_large(demands: Sequence[tuple[Demand, Task]], connection: Connec
             raise RequestError(
                 f"task {task.name!r}: no node of the Ray cluster at {connection.address} can run "
                 f"it: {words}",
-                hint="Where the cluster grows by itself: --set options.ray.autoscaling=true",
+                hint="If the cluster scales automatically: --set options.ray.autoscaling=true",
             )
 
 

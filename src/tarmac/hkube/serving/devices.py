@@ -105,5 +105,5 @@ def refuse_fewer_gpus(devices: str, environment: Mapping[str, str]) -> None:
     value = '"cpu"' if is_cpu else f'"{len(available_devices)}"'
     raise RequestError(
         f"{message}: {reason}" if reason else message,
-        hint=f'Find out why: tarmac check. To train on {choice}: "devices": {value}',
+        hint=f'Find the cause: tarmac check. To train on {choice}: "devices": {value}',
     )

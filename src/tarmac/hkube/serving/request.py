@@ -127,7 +127,7 @@ def _first(inputs: Any) -> Mapping[Any, Any]:
     if not isinstance(first, Mapping):
         raise RequestError(
             f"input[0] is {_kind(first)}, expected an object",
-            hint='Such as: [{"num_epochs": 2, "train_size": 1000, "output": "/data"}]',
+            hint='For example: [{"num_epochs": 2, "train_size": 1000, "output": "/data"}]',
         )
     return first
 

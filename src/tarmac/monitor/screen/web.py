@@ -99,7 +99,7 @@ def serve(arguments: Sequence[str], *, port: int) -> None:
         except OSError as error:
             raise RequestError(
                 f"port {port} of {_HOST} cannot be listened on: {error.strerror}",
-                hint="Take another one, or none for any that is free: tarmac top --web",
+                hint="Choose another port, or leave it out for a free one: tarmac top --web",
             ) from error
         command = shlex.join(python_command("tarmac", "top", *arguments))
         server = _GuardedServer(command, listener.getsockname()[1], secrets.token_urlsafe(32))

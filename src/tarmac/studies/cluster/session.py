@@ -161,11 +161,11 @@ def _refuse_standstill(run: JobRun) -> NoReturn:
             log = run.path / "tasks" / jobs.directory_name(task.index, task.name) / "stderr"
             raise TarmacError(
                 f"{task.name} trained nothing: {task.reason}{_last_line(log)}",
-                hint=f"What it printed: {log}",
+                hint=f"Read its log: {log}",
             )
     raise TarmacError(
         "the workers trained nothing",
-        hint=f"What they printed: tarmac logs {quoted(run.path)}",
+        hint=f"Read their logs: tarmac logs {quoted(run.path)}",
     )
 
 
@@ -177,7 +177,7 @@ def _refuse_more(run: JobRun, why: str) -> NoReturn:
     """
     raise TarmacError(
         f"the workers train nothing: {why}",
-        hint=f"What they printed: tarmac logs {quoted(run.path)}",
+        hint=f"Read their logs: tarmac logs {quoted(run.path)}",
     )
 
 

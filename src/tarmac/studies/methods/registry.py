@@ -35,7 +35,7 @@ def _evolution(space: Space, options: MethodOptions, ledger: Ledger) -> Evolutio
 def _check_evolution(options: MethodOptions) -> None:
     size = options.population
     keeps = num_survivors_by_fitness(options.retain, size)
-    hint = f"Such as --retain {max(0.4, 1 / size):g}, or a larger --population."
+    hint = f"For example --retain {max(0.4, 1 / size):g}, or a larger --population."
     if keeps < 1:
         raise FieldError(
             ("retain",),

@@ -279,7 +279,7 @@ def _database_errors(url: str) -> Iterator[None]:
     except (ArgumentError, ValueError) as error:
         raise RequestError(
             f"storage is {masked(url)!r}, which is not a database URL: {first_line(error)}",
-            hint="Such as: --storage postgresql://user:password@host/name",
+            hint="For example: --storage postgresql://user:password@host/name",
         ) from error
     except ImportError as error:
         raise RequestError(
@@ -291,5 +291,6 @@ def _database_errors(url: str) -> Iterator[None]:
         cause = getattr(error, "orig", None) or error
         raise TarmacError(
             f"the database {masked(url)} cannot be reached: {first_line(cause)}",
-            hint="Is it up, and may this machine connect? Without --storage a study is a file.",
+            hint="Check that it runs and accepts connections from here. Without --storage, a study "
+            "is a file.",
         ) from error

@@ -125,7 +125,7 @@ def _check_single(name: str, metric: SetMetric, value: torch.Tensor) -> None:
         raise RequestError(
             f"metric {name} ({type(metric).__name__}) has shape {list(value.shape)}, expected a "
             "single number",
-            hint='Such as: average="macro"',
+            hint='For example: average="macro"',
         )
 
 

@@ -45,7 +45,7 @@ def in_steps(dataset: Dataset, batch_size: int) -> Dataset:
             raise RequestError(
                 f"dataset {dataset.name!r}: steps_per_epoch is given for {part}, which has no "
                 "epochs",
-                hint="Say how many samples it has: num_samples=N.",
+                hint="Give its number of samples: num_samples=N.",
             )
     for part, split in dataset.parts().items():
         try:

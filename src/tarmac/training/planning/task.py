@@ -19,7 +19,7 @@ def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
     if is_classification and dataset.num_classes is None:
         raise RequestError(
             f"{workload.name} is a classifier, but {dataset.name} has no number of classes",
-            hint=f"A table of values: tarmac train table-mlp --set dataset={quoted(dataset.name)}"
+            hint=f"Train on a table: tarmac train table-mlp --set dataset={quoted(dataset.name)}"
             if isinstance(workload.dataset, str)
             else "Give Dataset(..., num_classes=N), or the workload another objective, such as "
             "objective=Regression().",

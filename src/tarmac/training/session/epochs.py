@@ -394,7 +394,7 @@ def _explained_errors(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
             # The first line is the error. The others are advice for PyTorch's developers.
             raise TarmacError(
                 f"{names}: {str(error).splitlines()[0]}",
-                hint="Find its cause: tarmac check",
+                hint="Find the cause: tarmac check",
             ) from error
         is_cpu = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
         if not (is_cpu or is_gpu):
