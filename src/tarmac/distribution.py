@@ -188,7 +188,7 @@ def _beyond_limit(error: Exception) -> TarmacError | None:
     if unmapped := re.search(r"\S+: failed to map segment from shared object", str(error)):
         return TarmacError(
             f"a library does not fit into memory: {unmapped[0]}",
-            hint="See the limit, in KiB: ulimit -v. Where it says unlimited, the library lies on a "
+            hint="See the limit, in KiB: ulimit -v. If it says unlimited, the library is on a "
             "file system\nthat is mounted noexec. Read more: tarmac check --explain memory-limit",
         )
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:

@@ -162,7 +162,7 @@ def test_a_damaged_archive_is_said(spec, tmp_path):
     archive.write_bytes(archive.read_bytes()[:1000])
     with pytest.raises(TarmacError, match="is damaged") as caught:
         shipped_venv(spec, tmp_path, tmp_path / "store", tmp_path / "n2")
-    assert caught.value.hint == "Remove it, and it is made again"
+    assert caught.value.hint == "Remove it; Tarmac builds it again"
     assert not list((tmp_path / "n2").glob("*/bin"))
 
 

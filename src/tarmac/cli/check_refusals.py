@@ -50,7 +50,7 @@ def refuse_beside_race(ctx: click.Context) -> None:
     if named is not None or len(ctx.params["pythons"]) + len(ctx.params["images"]) > 1:
         raise RequestError(
             f"--race does not go with {named or 'several --python or --image'}",
-            hint="It goes with --python or --image, --device, --timeout and --json.",
+            hint="Use it only with --python or --image, --device, --timeout and --json.",
         )
 
 
@@ -64,7 +64,7 @@ def refuse_beside_nodes(ctx: click.Context) -> None:
     if named is not None:
         raise RequestError(
             f"--on does not go with {named}",
-            hint="It goes with --profile, --timeout and --json, and on Kubernetes with --image. "
+            hint="Use it only with --profile, --timeout and --json, and on Kubernetes --image. "
             "To check frameworks on Slurm's nodes, run a job: srun tarmac check --ranks all",
         )
 
@@ -79,5 +79,5 @@ def refuse_beside_all_ranks(ctx: click.Context) -> None:
     if named is not None or len(ctx.params["pythons"]) > 1:
         raise RequestError(
             f"--ranks all does not go with {named or 'several --python'}",
-            hint="It goes with --python, --device, --require, --timeout and options of output.",
+            hint="Use it only with --python, --device, --require, --timeout and options of output.",
         )

@@ -106,7 +106,7 @@ class Checking:
             return None
         return TarmacError(
             f"the check of the devices found wrong results: {wrong[0].evidence}",
-            hint="Do not trust this run. See more: tarmac check",
+            hint="Do not trust this run. Find the cause: tarmac check",
         )
 
     def _look(self) -> None:

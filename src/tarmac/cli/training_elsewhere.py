@@ -120,7 +120,7 @@ def train_there(
     if not matches:
         raise TarmacError(
             f"the training on {place.on} has succeeded, but its run is not in {directory}",
-            hint="Do the nodes see this directory? Name one that they share: --output DIR",
+            hint="Use a directory that all nodes see: --output DIR",
         )
     return matches[0]
 

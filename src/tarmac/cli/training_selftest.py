@@ -43,7 +43,7 @@ def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: 
         ]
         raise TarmacError(
             f"{report.workload} did not pass: {', '.join(wanting)}",
-            hint="What each means and what helps: docs/own-workload.md, Tests.",
+            hint="See docs/own-workload.md, section Tests.",
         )
     if not as_json:
         click.echo(f"{report.workload} passed on {counted(report.num_samples, 'sample')}")

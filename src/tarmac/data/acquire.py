@@ -58,7 +58,7 @@ def fetch(name: str, root: Path | None = None, *, progress: Progress | None = No
         except UnreachableError as error:
             raise TarmacError(
                 f"{name}: {error.message}",
-                hint=f"{error.hint}\nTwo ways on: get the files elsewhere (see {source.homepage}) "
+                hint=f"{error.hint}\nOr get the files elsewhere (see {source.homepage}) "
                 f"and type\n  tarmac data add {name} --from DIR\n"
                 "or train on data that needs no download:\n  tarmac train digits-mlp",
             ) from error

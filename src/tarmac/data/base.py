@@ -217,7 +217,7 @@ def _with_kind(where: str, split: Split, part: str, values: NDArray[Any], kind: 
     if isinstance(split, Loaded):
         raise RequestError(
             f"{where}.{part} are {values.dtype} as they are loaded, expected {np.dtype(kind)}",
-            hint=f"Let the dataset give them so: tensor.to(torch.{np.dtype(kind)}).",
+            hint=f"Convert them in the dataset: tensor.to(torch.{np.dtype(kind)}).",
         )
     changed: dict[str, Any] = {part: values.astype(kind)}
     return dataclasses.replace(split, **changed)

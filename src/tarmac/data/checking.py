@@ -25,7 +25,7 @@ def check_columns(where: str, columns: Mapping[str, Any]) -> None:
         if not isinstance(column, np.ndarray):
             raise RequestError(
                 f"{where}.{name} is a {type(column).__name__}, expected a NumPy array",
-                hint="Make one of it: numpy.asarray(...)",
+                hint="Convert it: numpy.asarray(...)",
             )
         dtype = column.dtype
         is_known = dtype.kind in _KINDS and dtype.isnative and dtype.itemsize <= _WIDEST_BYTES
@@ -33,7 +33,7 @@ def check_columns(where: str, columns: Mapping[str, Any]) -> None:
             raise RequestError(
                 f"{where}.{name} are {dtype} of {column.ndim} dimensions, expected "
                 "numbers or bools of at least 1, in this machine's byte order",
-                hint="Make such numbers of them: array.astype(numpy.float32)",
+                hint="Convert them: array.astype(numpy.float32)",
             )
         if not num_samples:
             raise RequestError(f"{where} has no samples, expected at least 1")
@@ -79,7 +79,7 @@ def check_classes(where: str, targets: object, num_classes: int) -> NDArray[Any]
         raise RequestError(
             f"{where}.targets are {targets.dtype} of {targets.ndim} dimensions, expected integers "
             "of 1",
-            hint="Make classes of whole numbers: targets.astype(numpy.int64)",
+            hint="Convert classes to integers: targets.astype(numpy.int64)",
         )
     index = int(targets.argmin() if targets.min() < 0 else targets.argmax())
     if not 0 <= targets[index] < num_classes:

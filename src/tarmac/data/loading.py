@@ -268,6 +268,6 @@ def _stacked(name: str, rows: list[Any]) -> NDArray[Any]:
     if stacked.dtype.kind not in "iufb":
         raise RequestError(
             f"{name} are {stacked.dtype} in sample 0, expected numbers or bools",
-            hint="Name the parts that are wanted: samples_from(..., inputs=..., targets=...).",
+            hint="Name the parts that you need: samples_from(..., inputs=..., targets=...).",
         )
     return stacked

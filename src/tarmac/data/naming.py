@@ -42,7 +42,7 @@ class Naming:
             if not 1 <= len(item) <= _MAX_PARTS:
                 raise RequestError(
                     f"a sample has {len(item)} parts, expected inputs, targets and weights at most",
-                    hint="Let it be a dictionary, and name them: samples_from(..., targets=...).",
+                    hint="Return a dictionary, and name its parts: samples_from(..., targets=...).",
                 )
             inputs, targets, weights = (*item, None, None)[:_MAX_PARTS]
             return inputs, targets, weights

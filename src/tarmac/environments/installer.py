@@ -167,7 +167,7 @@ def _fitting_python(uv: str, place: Path, versions: Sequence[str]) -> str:
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise RequestError(
             f"environment: {place}: {reason.removeprefix('error: ')}",
-            hint="uv python install VERSION brings one.",
+            hint="Install one: uv python install VERSION",
         )
     return done.stdout.strip()
 

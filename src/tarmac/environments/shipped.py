@@ -112,7 +112,7 @@ def _unpack(archive: Path, path: Path) -> None:
             part.rename(path)
     except tarfile.TarError as error:
         raise TarmacError(
-            f"{archive} is damaged: {error}", hint="Remove it, and it is made again"
+            f"{archive} is damaged: {error}", hint="Remove it; Tarmac builds it again"
         ) from error
 
 

@@ -116,7 +116,7 @@ def _as_whole(array: NDArray[Any], part: Part, named: str) -> NDArray[Any]:
         raise RequestError(
             f"{named}: {value_range}, expected {part.dtype}, whole numbers from {limits[0]} to "
             f"{limits[1]}",
-            hint="Give the values as the data had them: the preprocessing is the model's.",
+            hint="Give values as in the training data: the model preprocesses them.",
         )
     return array.astype(part.dtype)
 

@@ -305,7 +305,7 @@ class Connection:
         except ImportError:
             raise RequestError(
                 f"proxy-url of {self.place.file} is a SOCKS proxy",
-                hint="Install what speaks it: pip install 'httpx[socks]'",
+                hint="Install SOCKS support: pip install 'httpx[socks]'",
             ) from None
         except ValueError as error:
             raise RequestError(f"proxy-url of {self.place.file} is no proxy: {error}") from None

@@ -98,7 +98,7 @@ def _cuda_request(request: str) -> int | tuple[int, ...] | None:
         if numbers[0] < 1:
             raise RequestError(
                 f"devices is {request!r}, expected at least 1",
-                hint="A number says how many GPUs; the first one alone is cuda:0.",
+                hint="A number is a count of GPUs; for the first GPU alone, use cuda:0.",
             )
         return numbers[0]
     twice = next((number for number in numbers if numbers.count(number) > 1), None)

@@ -50,7 +50,7 @@ def task_page(directory: Path, *, now: float | None = None) -> Page:
     if match is None or not is_task(directory):
         raise RequestError(
             f"{directory} is not a task of a job's run",
-            hint="Those of a run: ls RUN/tasks",
+            hint="List the tasks of a run: ls RUN/tasks",
         )
     run = directory.parent.parent
     timeline = read_timeline(run, now=now)

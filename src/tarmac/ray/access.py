@@ -42,7 +42,7 @@ def dashboard_address(environment: Mapping[str, str], named: str = "") -> str:
     if not is_url or "@" in named:
         raise RequestError(
             "the address of Ray's dashboard is not of the form http://HOST:PORT",
-            hint=f"Without one it is {_DEFAULT}",
+            hint=f"Default: {_DEFAULT}",
         )
     return named.rstrip("/")
 

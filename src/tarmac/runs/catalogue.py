@@ -118,7 +118,7 @@ class Catalogue:
             # Each name begins with an empty one.
             raise RequestError(
                 "the name of the run is empty",
-                hint="A variable of the shell's may not be set. List the runs: tarmac runs list",
+                hint="A shell variable may be unset. List the runs: tarmac runs list",
             )
         known = [*self._all()]
         paths = (Path(reference), self.output / reference)

@@ -44,7 +44,7 @@ def listen_on_port(port: int) -> socket.socket:
         reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
         raise RequestError(
             f"cannot listen on {_LOOPBACK}:{port}: {reason}",
-            hint="Name another --port, or none for one that is free.",
+            hint="Choose another --port, or leave it out for a free one.",
         ) from error
     return listener
 

@@ -40,7 +40,7 @@ class Expectation(metaclass=Named):
         if self.at_least is None and self.at_most is None:
             raise RequestError(
                 "an expectation has no bound",
-                hint="Give it one: Expectation(at_least=0.9), or at_most= where less is better.",
+                hint="Give it one: Expectation(at_least=0.9), or at_most= if less is better.",
             )
 
     def __str__(self) -> str:

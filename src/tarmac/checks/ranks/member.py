@@ -67,7 +67,7 @@ def follow(
         line.close()
     raise TarmacError(
         f"rank {place.rank} has lost rank 0 at {place.host}",
-        hint="What rank 0 printed says more; if it was killed, see the kernel's log of its host.",
+        hint="Read the output of rank 0; if it was killed, read the kernel's log of its host.",
     )
 
 

@@ -319,7 +319,7 @@ def command(
         if read.is_whole and not read.num_lines:
             raise RequestError(
                 f"{read.name} is empty",
-                hint="Did the command before the pipe fail?" if log == "-" else None,
+                hint="Check whether the command before the pipe failed." if log == "-" else None,
             )
         print_log_report(read, as_json=as_json)
         if not read.is_whole:

@@ -236,13 +236,13 @@ def targets_of(
         raise TarmacError(
             f"{where} holds class {targets.min()} at sample {targets.argmin()}, expected at "
             "least 0",
-            hint="Numbers that are no classes: --values.",
+            hint="For numbers that are not classes: --values.",
         )
     if targets.size and targets.max() >= _MAX_CLASSES:
         raise TarmacError(
             f"{where} holds class {targets.max()} at sample {targets.argmax()}, expected below "
             f"{_MAX_CLASSES:,}",
-            hint="Numbers that are no classes: --values.",
+            hint="For numbers that are not classes: --values.",
         )
     if not as_classes:
         refuse_as_classes(len(np.unique(targets)), len(targets), where)

@@ -141,7 +141,7 @@ def check_free(name: str, root: Path, *, replace: bool) -> None:
     if there.exists() and not (replace and (there / _RECORD).exists()):
         raise RequestError(
             f"{there} already exists",
-            hint="Put the new one in its place: --replace" if (there / _RECORD).exists() else None,
+            hint="Replace it: --replace" if (there / _RECORD).exists() else None,
         )
 
 

@@ -291,7 +291,7 @@ def _numbers(
     if not _is_numeric(column.type):
         raise TarmacError(
             f"{path}: {_words_on_text(table, name)}, expected numbers",
-            hint=f"A column for each of its values: {_option('--categorical', [name])}\n"
+            hint=f"Use one column per value: {_option('--categorical', [name])}\n"
             f"Leave it out: {_option('--drop', [name])}",
         )
     # An unsafe cast: integers that float64 cannot hold exactly are not exact in float32 either.

@@ -190,7 +190,7 @@ class Loop(Generic[_R]):
         raise TarmacError(
             f"no worker at {without_password(self._url)} for {self._limit_s:g} s: "
             f"{self._given_up.reason}",
-            hint="HKube starts one beside each algorithm. Where it is elsewhere, say so: "
+            hint="HKube starts one beside each algorithm. If it is elsewhere, set: "
             "WORKER_SOCKET_URL=ws://HOST:PORT\nOr run the algorithm here: tarmac run --help",
         )
 

@@ -103,7 +103,7 @@ class Trials:
         raise TarmacError(
             f"none of {self._num_trials} trials of {self._spec.objective_pipeline} gave a number; "
             f"the result of the last: {last.user_attrs.get(_REASON, '')}",
-            hint="The first node of the objective pipeline's results has to give a number, "
+            hint="The first node of the objective pipeline's results must return a number, "
             "or a list that begins with one.",
         )
 

@@ -44,7 +44,7 @@ class Feature:
             more = ", ..." if len(self.categories) > _MAX_NAMED else ""
             raise RequestError(
                 f"{where}: {self.source} is {text!r}, expected one of {known}{more}",
-                hint="Where there is no value, leave it empty.",
+                hint="Leave missing values empty.",
             )
         return int(text == self.category)
 

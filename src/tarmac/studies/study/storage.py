@@ -94,8 +94,8 @@ def loss_of_database(url: str | None, go_on: str) -> Iterator[None]:
         cause = getattr(cause, "orig", None) or cause
         raise TarmacError(
             f"the database {masked(url)} was lost: {first_line(cause)}",
-            hint="Finished networks are kept there, unfinished ones will be trained again. "
-            f"Resume once it is back: {go_on}",
+            hint="It keeps finished networks; a resume trains unfinished ones again. "
+            f"Resume it when the database is back: {go_on}",
         ) from error
 
 

@@ -155,7 +155,7 @@ class PyTorchOptimizer:
         if moved:
             raise TarmacError(
                 f"{self._spec.name} has replaced the tensor of {moved[0]}",
-                hint="Let it change parameters in place: p.add_(update).",
+                hint="Change parameters in place: p.add_(update).",
             )
 
 

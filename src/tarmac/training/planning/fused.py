@@ -87,7 +87,7 @@ def choose_fused(
         if against is not None:
             raise RequestError(
                 f"the fused kernels cannot train this: {against}",
-                hint="Leave --fused out, and PyTorch's kernels train it.",
+                hint="Leave --fused out to train with PyTorch's kernels.",
             )
         return True, "as requested"
     if against is not None:

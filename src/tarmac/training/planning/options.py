@@ -238,7 +238,7 @@ def check_steps(options: Options, num_steps: int) -> None:
     if options.steps is not None and options.steps > num_steps:
         raise RequestError(
             f"steps is {options.steps}, but the whole training has {num_steps}",
-            hint="Ask for fewer, for more --epochs, or leave --steps out for the whole training.",
+            hint="Use fewer --steps, more --epochs, or leave --steps out for the whole training.",
         )
 
 

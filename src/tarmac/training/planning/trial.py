@@ -181,7 +181,7 @@ def _check_output(
         raise RequestError(
             f"the objective {workload.objective.kind} refuses what the model returns for {count} "
             f"samples: {in_one_line(error)}",
-            hint="Its loss and metrics get what the model returns, and the targets.",
+            hint="Its loss and metrics receive the model's output and the targets.",
         ) from error
     if not loss.requires_grad:
         raise RequestError(

@@ -95,5 +95,5 @@ def _check(what: str, column: Column, has: str, size: int, ignored: int | None =
             raise RequestError(
                 f"{what} have token {bad.flat[0]} in sample {start + index} (from 0), and the "
                 f"model's {has}: 0 to {size - 1}",
-                hint="Give the model a larger vocabulary, or the data other tokens.",
+                hint="Use a model with a larger vocabulary, or other tokens.",
             )

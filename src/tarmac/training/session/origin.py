@@ -55,7 +55,7 @@ def find_weights(
         if best is None:
             raise RequestError(
                 f"run {run.name} has no best checkpoint",
-                hint="A training keeps one where samples are held out: --validation-size N",
+                hint="A training keeps one if samples are held out: --validation-size N",
             )
         return best
     # lexists, so that a broken link is reported as damaged instead of ignored.
