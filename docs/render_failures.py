@@ -22,14 +22,13 @@ def render_page() -> str:
     """Return the page of all failures."""
     parts = [
         "# Failures\n",
-        "What `tarmac check` knows, in the order in which it looks; made from its catalogue by "
-        "`docs/render_failures.py`.\n`tarmac check --explain CODE` prints an entry. "
-        "By what you see: [troubleshooting](troubleshooting.md).\n\n"
-        "A heading is the code, and stays: a code that is renamed keeps its old name for links, "
-        "`--explain` and\n`--skip`. A cause hides what follows from it, so that a check shows "
-        "causes alone.\n\n"
-        "What `tarmac run` says of tasks [on Slurm](#on-a-slurm-cluster) and\n"
-        "[on Kubernetes](#on-kubernetes) is at the end.\n",
+        "All failures that `tarmac check` knows, in the order of its checks. "
+        "`docs/render_failures.py` makes this page.\n`tarmac check --explain CODE` prints an "
+        "entry. To search by message: [troubleshooting](troubleshooting.md).\n\n"
+        "Each heading is a stable code: a renamed code keeps its old name for links, `--explain` "
+        "and `--skip`.\nA cause hides its consequences, so a check shows only causes.\n\n"
+        "Reasons of tasks [on Slurm](#on-a-slurm-cluster) and [on Kubernetes](#on-kubernetes) are "
+        "at the end.\n",
     ]
     catalogue = read_catalogue()
     for failure in catalogue.values():
@@ -48,7 +47,7 @@ def render_page() -> str:
             seen = ", ".join(f"`{message}`" for message in failure.messages)
             parts.append(f"Printed as: {seen}\n")
         if failure.rule:
-            parts.append("Found by what is measured and read on the machine.\n")
+            parts.append("A check measures it or reads it from the machine.\n")
         hiding = [other.code for other in catalogue.values() if failure.code in other.hides]
         for words, codes in (("Hides", failure.hides), ("Hidden by", hiding)):
             if codes:
@@ -60,47 +59,45 @@ def render_page() -> str:
 
 
 def render_slurm() -> str:
-    """Return what a Slurm says of jobs, and what Tarmac makes of it."""
+    """Return the tables of Slurm's reasons and refusals, with Tarmac's explanations."""
     parts = [
         "## On a Slurm cluster\n",
-        "How a task ended there, and what follows from it: "
-        "[clusters](clusters.md#how-an-attempt-ended).\n",
-        "Why a task waits: Slurm's word is in brackets behind ours, in `tarmac ps` and while it "
-        "runs.\nA limit of a QOS, an account or a user, such as `QOSMaxCpuPerUserLimit`, is said "
-        "likewise.\n",
-        "| Slurm's word | what Tarmac says |\n| --- | --- |",
+        "How a task ends there: [clusters](clusters.md#how-an-attempt-ended).\n",
+        "Why a task waits: `tarmac ps` and a running job show Tarmac's text, with Slurm's reason "
+        "in brackets.\nLimits of a QOS, an account or a user, such as `QOSMaxCpuPerUserLimit`, "
+        "have the same form.\n",
+        "| Slurm's reason | Tarmac's text |\n| --- | --- |",
         *(f"| `{word}` | {words} |" for word, words in sorted(REASONS.items())),
-        "\nWhat Slurm refuses is told before anything is submitted, in its own words, and with "
-        "what to do:\n",
-        "| Slurm says | what to do |\n| --- | --- |",
+        "\nTarmac shows a refusal of Slurm before it submits anything, with what to do:\n",
+        "| Slurm prints | what to do |\n| --- | --- |",
         *(f"| `{readable(pattern.pattern)}` | {advice} |" for pattern, advice in REFUSALS),
     ]
     return "\n".join(parts) + "\n"
 
 
 def render_kubernetes() -> str:
-    """Return what a Kubernetes says of pods, Jobs and requests, and what Tarmac makes of it."""
+    """Return the tables of Kubernetes' reasons and refusals, with Tarmac's explanations."""
     waits = [f"| `{word}` | {wait.words} |" for word, wait in kubernetes.WAITS.items()]
     ends = [
         f"| `{word}` | {end.words} | `{end.cause}` | "
-        f"{'again, at no cost of retries' if end.is_disturbance else 'failed'} |"
+        f"{'retry that does not count' if end.is_disturbance else 'failed'} |"
         for word, end in {**kubernetes.DISRUPTIONS, **kubernetes.ENDS}.items()
     ]
     parts = [
         "## On Kubernetes\n",
-        "Why a task waits. What can never start fails at once, an image that cannot be pulled "
-        "after five minutes:\n",
-        "| Kubernetes' word | what it means |\n| --- | --- |",
+        "Why a task waits. A task that can never start fails at once; a task whose image cannot "
+        "be pulled fails after five minutes:\n",
+        "| Kubernetes' reason | what it means |\n| --- | --- |",
         *waits,
-        "\nHow it ended, where the program itself has not said it:\n",
-        "| Kubernetes' word | what it means | cause | then |\n| --- | --- | --- | --- |",
+        "\nHow a task ended, if the program itself did not record it:\n",
+        "| Kubernetes' reason | what it means | cause | then |\n| --- | --- | --- | --- |",
         *ends,
-        "\nA Job that has failed as a whole:\n",
-        "| Kubernetes' word | what it means |\n| --- | --- |",
+        "\nA Job that failed as a whole:\n",
+        "| Kubernetes' reason | what it means |\n| --- | --- |",
         *(f"| `{word}` | {words} |" for word, words in kubernetes.JOB_ENDS.items()),
-        "\nWhat it refuses is told in its own words, and with what to do; a right that lacks, with "
+        "\nTarmac shows a refusal of Kubernetes with what to do; for a missing permission, with "
         "the Role to apply:\n",
-        "| Kubernetes says | what to do |\n| --- | --- |",
+        "| Kubernetes prints | what to do |\n| --- | --- |",
         *(
             f"| `{readable(pattern.pattern)}` | {advice} |"
             for pattern, advice in kubernetes.REFUSALS

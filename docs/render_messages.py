@@ -29,7 +29,7 @@ def render_list() -> str:
         printed += [(message, link) for message in listed(failure)]
         if not failure.is_printed:
             seen.append((failure.title, failure.code))
-    lines = ["| what is printed | what it is |", "| --- | --- |"]
+    lines = ["| message | failure |", "| --- | --- |"]
     lines += [
         f"| `{message.replace('|', '/')}` | {link} |"
         for message, link in sorted(printed, key=lambda row: row[0].lower())
@@ -41,7 +41,11 @@ def render_list() -> str:
         "by number, name and words, also those without a line here: "
         "[most of them](failures.md#cuda-error).",
     ]
-    lines += ["", "Nothing prints these; `tarmac check` measures them or looks at the machine:", ""]
+    lines += [
+        "",
+        "No message shows these; `tarmac check` measures them or reads them from the machine:",
+        "",
+    ]
     lines += [f"- [{title}](failures.md#{code})" for title, code in seen]
     return "\n".join(lines) + "\n"
 
