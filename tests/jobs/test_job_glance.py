@@ -157,6 +157,12 @@ def test_what_an_engine_ends_with_its_runner_is_not_at_work(run):
             "detached",
             id="an agent works on it",
         ),
+        pytest.param(
+            [event("queued", 0, place="81")],
+            {"state": "fenced"},
+            "interrupted",
+            id="its runner gave it up before an agent claimed it",
+        ),
     ],
 )
 def test_a_monitor_and_ps_agree_on_a_run_without_a_runner(run, events, agents, state):

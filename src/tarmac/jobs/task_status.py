@@ -160,7 +160,8 @@ def status_of_task(
 
 
 def _as_its_agent_says(status: TaskStatus, record: AttemptRecord) -> TaskStatus:
-    state = _OUTCOMES.get(record.outcome)
+    # The runner gave a fenced attempt up, and no agent may claim it any more.
+    state = "interrupted" if record.state == "fenced" else _OUTCOMES.get(record.outcome)
     if state is None:
         return dataclasses.replace(status, state="running", host=record.host)
     if state == "succeeded" and record.problems:
