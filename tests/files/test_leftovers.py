@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -219,7 +220,7 @@ def test_a_write_that_is_killed_leaves_a_whole_file_and_nothing_for_the_next(tmp
     assert number > 3
 
 
-@pytest.mark.parametrize("then", ["list", "rm"])
+@pytest.mark.parametrize("then", ["train", "rm"])
 def test_a_removal_that_is_killed_is_finished_by_the_next(tmp_path, then):
     catalogue = runs.Catalogue((runs.TRAINING,), tmp_path)
     number, is_killed = 0, True
@@ -231,10 +232,13 @@ def test_a_removal_that_is_killed_is_finished_by_the_next(tmp_path, then):
         doomed, other = (catalogue.find(name) for name in ("doomed", "other"))
         is_killed = killed_at(number, lambda doomed=doomed: catalogue.remove(doomed))
         shown = {path.name for path in tmp_path.iterdir()} & {"doomed", "other"}
-        if then == "list":
+        if then == "train":
+            left = {*tmp_path.iterdir()}
             store = tmp_path.parent / f"{tmp_path.name}.json"
             index = runs.RunIndex(("training",), lambda _name: runs.TRAINING, tmp_path, store)
             assert {run.name for run in index.summaries()[0]} == shown
+            assert {*tmp_path.iterdir()} == left
+            shutil.rmtree(make_training(tmp_path, "next"))
         else:
             catalogue.remove(other)
             shown -= {"other"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import subprocess
 import threading
 
@@ -10,7 +12,11 @@ from optuna.trial import TrialState, create_trial
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import journal_text, read_lines
+from tarmac.files.holders import claim
+from tarmac.runs import RunIndex
 from tarmac.studies import Study, find_study, list_studies
+from tarmac.studies.study.glance import glance_search
+from tarmac.studies.study.kind import SEARCH
 from tarmac.studies.study.leases import Leases
 from tarmac.studies.study.storage import masked, open_storage
 from tarmac.studies.study.writer import StudyWriter
@@ -200,6 +206,23 @@ def test_many_that_ask_at_once_all_find_the_dead_dead(tmp_path):
         for thread in threads:
             thread.join()
         assert seen == []
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_lists_keep_dead_leases_that_a_search_removes(make_study, tmp_path, is_shared):
+    study = make_study(is_shared=is_shared)
+    lease = study.path / "workers" / "host-7-abcd"
+    lease.parent.mkdir(exist_ok=True)
+    dead = dataclasses.replace(claim(10.0, is_kernel_locked=False), start_ticks=1)
+    lease.write_text(json.dumps(dataclasses.asdict(dead)) if is_shared else "")
+    before = {*tmp_path.rglob("*")}
+    index = RunIndex(("search",), lambda _: SEARCH, study.path.parent, tmp_path / "index.json")
+    assert [run.status for run in index.summaries()[0]] == ["interrupted"]
+    assert [found.status for found in list_studies(study.path.parent)[0]] == ["interrupted"]
+    assert find_study(study.path).status == glance_search(study.path).status == "interrupted"
+    assert {*tmp_path.rglob("*")} - {tmp_path / "index.json"} == before
+    assert study.leases.remove_dead() == []
+    assert not lease.exists()
 
 
 def test_a_space_that_was_edited_is_noticed(make_study):

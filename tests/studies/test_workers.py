@@ -248,7 +248,7 @@ def test_a_search_is_not_resumed_beside_the_host_that_has_it_on_its_own_disk(
         for room in ("opening", "study.leases"):
             monkeypatch.setattr(f"tarmac.studies.{room}.is_network", lambda _: True)
         # As that host's lock is seen from here.
-        monkeypatch.setattr("tarmac.studies.study.leases.remove_unowned", lambda _: True)
+        monkeypatch.setattr("tarmac.studies.study.leases.is_owned", lambda _: False)
         with pytest.raises(RequestError, match=f"is in use by {owner}"):
             open_study(resume=study.path)
     assert open_study(resume=study.path).record.locks == "leases"

@@ -21,7 +21,7 @@ from typing import Any
 
 import platformdirs
 
-from tarmac.files import StorageError, parse_json, read_regular, remove_abandoned, write_text
+from tarmac.files import StorageError, parse_json, read_regular, write_text
 from tarmac.runs.catalogue import default_output, forbidden_in
 from tarmac.runs.kind import BrokenRun, RunKind, RunSummary
 
@@ -90,8 +90,6 @@ class RunIndex:
     ) -> tuple[Sequence[RunSummary], Sequence[BrokenRun]]:
         """Return the summaries of all runs, newest first, and the unreadable runs.
 
-        This also deletes the remains of interrupted removals, where this user may.
-
         Args:
             kinds: Names of the kinds to return. Default: all kinds.
         """
@@ -99,7 +97,6 @@ class RunIndex:
         broken: list[BrokenRun] = []
         # Raises for an unreadable directory. Unreadable runs below it are reported by the loop.
         forbidden_in(self.output)
-        remove_abandoned(self.output)
         known: dict[str, _Known] = {}
         for name, place in self._places():
             kind = ""

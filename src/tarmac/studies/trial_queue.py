@@ -125,7 +125,7 @@ class TrialQueue:
     def _free_dead(self) -> None:
         """Release the trials of dead processes, or fail them after the last attempt."""
         ledger = self._study.ledger
-        alive = {self._owner, *self._study.leases.living()}
+        alive = {self._owner, *self._study.leases.remove_dead()}
         for trial in ledger.in_state(TrialState.RUNNING):
             if trial.user_attrs.get("owner") in alive:
                 continue

@@ -152,7 +152,7 @@ def staging(root: Path) -> Iterator[Path]:
     Leftovers of killed processes are removed too.
     """
     for replaced in abandoned(root, "old"):
-        _give_back(replaced, root)
+        _give_back_or_remove(replaced, root)
     with contextlib.ExitStack() as stack:
         with storage_errors(root):
             root.mkdir(parents=True, exist_ok=True)
@@ -161,18 +161,23 @@ def staging(root: Path) -> Iterator[Path]:
             descriptor = os.open(staged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
             lock_descriptor(descriptor)
-        stack.callback(_give_back, staged.with_suffix(".old"), root)
+        stack.callback(_give_back_or_remove, staged.with_suffix(".old"), root)
         yield staged
 
 
-def _give_back(replaced: Path, root: Path) -> None:
-    """Give a replaced dataset its name back if the name is free; else remove the dataset."""
+def _give_back(replaced: Path, root: Path) -> bool:
+    """Give a replaced dataset its name back; return False if its name is taken or unknown."""
     with contextlib.suppress(TarmacError, OSError):
         name = read_versioned(replaced / _RECORD, OwnRecord, _VERSION, "dataset").name
         if _NAME.fullmatch(name) and not (root / name).exists():
             replaced.rename(root / name)
-            return
-    remove_tree(replaced)
+            return True
+    return False
+
+
+def _give_back_or_remove(replaced: Path, root: Path) -> None:
+    if not _give_back(replaced, root):
+        remove_tree(replaced)
 
 
 def column_path(directory: Path, part: str, column: str) -> Path:

@@ -10,7 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tarmac.files import LeaseWatch, is_network, read_lease, remove_unowned, storage_errors
+from tarmac.files import (
+    LeaseWatch,
+    is_network,
+    is_owned,
+    read_lease,
+    remove_unowned,
+    storage_errors,
+)
 from tarmac.studies.study.locks import Locks, owner_lock
 
 # Clocks of hosts and file servers differ by less than this.
@@ -53,7 +60,7 @@ class Leases:
             yield name
         finally:
             if self._locks == "kernel":
-                # If this fails, the next `is_alive` of any process removes the file.
+                # If this fails, the next `remove_dead` of any process removes the file.
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
             lock.release()
@@ -65,13 +72,8 @@ class Leases:
             return False
         if self._locks == "kernel":
             # A kernel lock of the host that owns the disk cannot be checked over the network.
-            return is_network(path) or not remove_unowned(path)
-        if self._watch.is_alive(path):
-            return True
-        # A process that was only suspended creates the file again at its next heartbeat.
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-        return False
+            return is_network(path) or is_owned(path)
+        return self._watch.is_alive(path)
 
     def is_certain(self, name: str | None) -> bool:
         """Return whether a process is known to be alive, or known to be gone."""
@@ -87,6 +89,21 @@ class Leases:
     def living(self) -> list[str]:
         """Return the names of all live processes."""
         return [name for name in lease_names(self._directory) if self.is_alive(name)]
+
+    def remove_dead(self) -> list[str]:
+        """Delete the leases of dead processes; return the names of all live ones."""
+        living = []
+        for name in lease_names(self._directory):
+            path = self._directory / name
+            if self.is_alive(name):
+                living.append(name)
+            elif self._locks == "kernel":
+                remove_unowned(path)
+            else:
+                # A process that was only suspended creates the file again at its next heartbeat.
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+        return living
 
     def seem_living(self) -> list[str]:
         """Return the names of all processes that seem alive, by a single poll without waiting.
