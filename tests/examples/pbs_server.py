@@ -72,6 +72,14 @@ class PbsServer:
             (self.bin / name).chmod(0o755)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
+    def requeue(self) -> None:
+        """End the running units with SIGTERM, and start them again, as a preemption does."""
+        with self._lock:
+            for unit in self._units():
+                if unit["shown"]["job_state"] == "R":
+                    unit["is_requeued"] = True
+                    _signal(unit, signal.SIGTERM)
+
     def close(self) -> None:
         with self._lock:
             for unit in self._units():
@@ -198,8 +206,11 @@ class PbsServer:
     def _wait(self, unit: Unit) -> None:
         code = unit["process"].wait()
         with self._lock:
-            _finish(unit, 91 if unit["shown"]["substate"] == 91 else 93 if code else 92)
-            unit["shown"]["Exit_status"] = code if code >= 0 else 256 - code
+            if unit.pop("is_requeued", False):
+                unit["shown"] |= {"job_state": "Q", "substate": 10}
+            else:
+                _finish(unit, 91 if unit["shown"]["substate"] == 91 else 93 if code else 92)
+                unit["shown"]["Exit_status"] = code if code >= 0 else 256 - code
             unit["gpus"] = []
             self._schedule()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import tomllib
 from pathlib import Path
 
@@ -71,6 +72,27 @@ def test_a_sweep_is_an_array_of_which_as_many_run_as_may(
     (array,) = {name.partition("[")[0] for name in printed}
     assert printed == {f"{array}[{index}].pbs1\n" for index in range(6)}
     assert pbs.most_at_once == 2
+
+
+def test_a_requeued_attempt_is_restarted(pbs, tarmac, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    until = f"[ $TARMAC_RESTART = 1 ] || {{ echo > {tmp_path}/pipe; sleep 600; }}"
+    job = {"name": "x", "command": f"echo restart $TARMAC_RESTART; {until}"}
+    Path("job.yaml").write_text(json.dumps(job))
+
+    def requeue() -> None:
+        Path("pipe").read_text()
+        pbs.requeue()
+
+    thread = threading.Thread(target=requeue, daemon=True)
+    thread.start()
+    code, out, err = tarmac("run", "job.yaml", "--on", "pbs", "--output", "runs", "--json")
+    thread.join()
+    assert code == 0, err
+    (task,) = json.loads(out)[0]["tasks"]
+    assert (task["outcome"], task["attempts"]) == ("succeeded", 1)
+    assert Path(task["directory"], "stdout").read_text() == "restart 0\nrestart 1\n"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from tarmac.node import AttemptRecord, attempt_file, fence_file
 from tarmac.node.durable import create_file, replace_file
 
+_PBS = {"TARMAC_ENGINE": "PBS", "TARMAC_ENGINE_UNIT": "80"}
 _SLURM = {"SLURM_JOB_ID": "80", "SLURMD_NODENAME": "n2"}
 
 # An agent that beats late takes its attempt back from one that has waited for fewer beats.
@@ -121,6 +122,39 @@ def test_what_a_restart_finds_decides_whether_it_runs(run, found, runs):
     assert exit_code == 0
     assert times_run(run) == int(runs)
     assert bool(said) is not runs
+
+
+@pytest.mark.parametrize(
+    ("found", "restart"),
+    [
+        ({"state": "ended", "outcome": "interrupted"}, 1),
+        ({"state": "ended", "outcome": "interrupted", "restart": 1}, 2),
+        ({"state": "began"}, 1),
+        ({"state": "ended", "outcome": "succeeded"}, None),
+        ({"state": "ended", "outcome": "failed"}, None),
+        ({"state": "ended", "outcome": "interrupted", "engine_id": "81"}, None),
+        ({"state": "fenced", "engine_id": ""}, None),
+    ],
+    ids=[
+        "interrupted",
+        "interrupted for the second time",
+        "lost",
+        "succeeded",
+        "failed",
+        "interrupted in another unit",
+        "fenced",
+    ],
+)
+def test_a_second_agent_of_a_unit_is_a_restart_where_the_engine_counts_none(run, found, restart):
+    element = run.element("sh", "-c", "echo $TARMAC_RESTART", beat_s=0.1)
+    left(run, element, **{"engine_id": "80", "process": _ELSEWHERE, **found})
+    exit_code, message = run.run(element, **_PBS)
+    assert exit_code == 0
+    assert bool(message) is (restart is None)
+    if restart is not None:
+        record = run.record(element)
+        assert (record.outcome, record.restart) == ("succeeded", restart)
+        assert run.printed(element) == f"{restart}\n"
 
 
 def test_an_attempt_that_was_given_up_before_it_began_is_not_begun(run):

@@ -62,6 +62,11 @@ class Claim:
         self._lock = threading.Lock()
         self.is_lost = False
 
+    @property
+    def restart(self) -> int:
+        """Number of times that the engine has restarted the attempt's unit."""
+        return self._record.restart
+
     def began(self, gpus: list[str]) -> None:
         """Mark the attempt as running, with its GPUs.
 
@@ -140,7 +145,13 @@ class Claim:
 
 
 def take_claim(
-    directory: Path, number: int, record: AttemptRecord, *, beat_s: float, inbox: Inbox
+    directory: Path,
+    number: int,
+    record: AttemptRecord,
+    *,
+    counts_restarts: bool,
+    beat_s: float,
+    inbox: Inbox,
 ) -> Claim:
     """Claim an attempt, or take it over from a dead agent.
 
@@ -149,6 +160,8 @@ def take_claim(
         number: Number of the attempt, from 1.
         record: Record to write. Its `process` is filled in. Its `state` is ``claimed`` while an
             older agent may still have to notice the takeover.
+        counts_restarts: Whether the engine has counted the restarts in `record`. If not, an agent
+            that finds its own unit's record is the next restart.
         beat_s: Seconds between two heartbeats of any agent.
         inbox: Inbox whose requests stop the wait for another agent's heartbeat.
 
@@ -165,6 +178,8 @@ def take_claim(
         holder = read_attempt(directory, number)
         if holder is None and not path.exists():
             continue
+        if holder is not None and not counts_restarts and _is_same_unit(holder, record):
+            record = record._replace(restart=holder.restart + 1)
         settle_s = _right_to(holder, record, beat_s)
         if settle_s is None:
             if not _stays(path, _DEAD_AFTER_BEATS * beat_s, inbox):
@@ -194,7 +209,7 @@ def _right_to(stored: AttemptRecord | None, ours: AttemptRecord, beat_s: float) 
     if stored is None:
         # The record was just created and is still empty, or it is damaged.
         return None
-    is_same_unit = stored.nonce == ours.nonce and stored.engine_id == ours.engine_id
+    is_same_unit = _is_same_unit(stored, ours)
     is_newer = is_same_unit and ours.restart > stored.restart
     if is_same_unit and ours.restart < stored.restart:
         raise NotOurs(f"it was restarted on {stored.host}")
@@ -291,6 +306,12 @@ def _content(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+
+
+def _is_same_unit(record: AttemptRecord, other: AttemptRecord) -> bool:
+    # An agent that no engine has started belongs to no unit.
+    is_in_unit = bool(record.engine_id)
+    return is_in_unit and (record.nonce, record.engine_id) == (other.nonce, other.engine_id)
 
 
 def _is_same(record: AttemptRecord, other: AttemptRecord) -> bool:

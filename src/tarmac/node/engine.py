@@ -18,7 +18,9 @@ class Engine(NamedTuple):
     Attributes:
         name: Name of the engine for messages, such as ``Slurm``. Empty: no engine.
         unit: Engine's name for the unit of this agent, such as ``80_3``.
-        restart: Number of times that the engine has restarted the unit.
+        restart: Number of times that the engine has restarted the unit. Only Slurm counts them; of
+            other engines, the attempt's record has the number.
+        counts_restarts: Whether the engine counts the restarts of a unit.
         host: Engine's name for the node.
         gpus: GPUs that the engine assigned, by number or UUID.
         signals_all: Whether the engine sends SIGTERM to each process of the unit, not only to the
@@ -30,6 +32,7 @@ class Engine(NamedTuple):
     name: str = ""
     unit: str = ""
     restart: int = 0
+    counts_restarts: bool = False
     host: str = ""
     gpus: tuple[str, ...] = ()
     signals_all: bool = False
@@ -75,6 +78,7 @@ def read_engine(variables: Mapping[str, str]) -> Engine:
         name="Slurm",
         unit=unit,
         restart=int(variables.get("SLURM_RESTART_COUNT") or 0),
+        counts_restarts=True,
         host=host,
         gpus=gpus,
         signals_all=True,

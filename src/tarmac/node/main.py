@@ -137,7 +137,12 @@ def _run(element: AttemptSpec, part: Sequence[str], here: AgentContext) -> int:
     directory = Path(element.directory)
     try:
         claim = take_claim(
-            directory, element.number, record, beat_s=element.beat_s, inbox=here.inbox
+            directory,
+            element.number,
+            record,
+            counts_restarts=engine.counts_restarts,
+            beat_s=element.beat_s,
+            inbox=here.inbox,
         )
     except NotOurs as refusal:
         _say(f"attempt {element.number} of {element.name} is not started: {refusal}")
@@ -146,7 +151,7 @@ def _run(element: AttemptSpec, part: Sequence[str], here: AgentContext) -> int:
         _say(f"{directory}: {error}")
         return _NOT_STARTED
     with _send_heartbeats(claim, element, here.inbox) as beat:
-        here = here._replace(beat=beat)
+        here = here._replace(beat=beat, engine=engine._replace(restart=claim.restart))
         begin = _begin if element.nodes == 1 else functools.partial(_begin_on_all, part)
         ending = begin(element, claim, here)
     if claim.is_lost:
