@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import tarmac
 from tarmac import RequestError
@@ -28,6 +29,7 @@ from tarmac.workloads import (
     MirrorAndShift,
     ParameterGroup,
     Recipe,
+    TorchOptimizer,
     Workload,
     find_workload,
 )
@@ -197,6 +199,41 @@ def test_parts_of_a_recipe_have_settings():
 def test_rates_of_groups_keep_their_ratio_to_the_recipes(options):
     plan = make_plan(EVERY_PART, REFERENCE, Options(devices="cpu", train_size=48, **options))
     assert plan.workload.recipe.learning_rates(0.0) == pytest.approx((0.025, 0.05, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "message"),
+    [
+        (
+            {"optimizer": TorchOptimizer(kind=torch.optim.Muon, learning_rate=1)},
+            {},
+            "only supports 2D",
+        ),
+        ({"weight_decay": {"*.biass": 0.1}}, {}, "matches no parameter"),
+        (
+            {"parameter_groups": {"9.*": ParameterGroup(optimizer=SGD(0.1))}},
+            {},
+            "matches no parameter",
+        ),
+        ({}, {"activation_checkpointing": True}, "needs repeated blocks"),
+        ({}, {"init_from": "other.safetensors"}, "do not fit the model"),
+    ],
+)
+def test_the_model_refuses_a_recipe_or_an_option_before_any_choice(
+    recipe, options, message, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    save_file({"other": torch.zeros(1)}, "other.safetensors")
+    choice = "tarmac.training.planning.make.choose_devices"
+    monkeypatch.setattr(choice, lambda *_, **__: pytest.fail("the devices are chosen"))
+    made = find_workload("digits-mlp")
+    workload = dataclasses.replace(
+        made,
+        recipe=dataclasses.replace(made.recipe, **recipe),
+        model=lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)),
+    )
+    with pytest.raises(RequestError, match=message):
+        make_plan(workload, "digits-mlp", Options(devices="cpu", **options))
 
 
 def test_a_recipe_without_options_is_the_published_one():

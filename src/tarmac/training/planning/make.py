@@ -80,6 +80,10 @@ def make_plan(
     bound = bind_dataset(configured, dataset)
     requested = None if options.strategy == "auto" else find_strategy(options.strategy)
     trial = try_model(bound, model_arguments, dataset, strategy=requested)
+    check_updates(configured.recipe, trial.model)
+    if options.activation_checkpointing:
+        trial.check_blocks(workload.name)
+    initial = _initial(options, trial)
 
     reasons: dict[str, str] = {}
     samples = options.batch_size_per_device or configured.recipe.batch_size / len(candidates)
@@ -119,9 +123,6 @@ def make_plan(
     threads, reasons["threads"] = choose_threads(options.threads, weakest, strategy, step_flops)
     compiled, reasons["compile"] = choose_compile(options.compile, weakest, strategy, run_flops)
     check_sharding(strategy, recipe, compiled=compiled)
-    check_updates(recipe, trial.model)
-    if options.activation_checkpointing:
-        trial.check_blocks(workload.name)
     autotune, reasons["autotune"] = choose_autotune(
         weakest, run_flops, deterministic=options.deterministic
     )
@@ -173,7 +174,7 @@ def make_plan(
         hang_timeout_s=options.hang_timeout_s,
         sampling=options.sampling,
         log_to=tuple(options.log_to),
-        initial=_initial(options, trial),
+        initial=initial,
         steps=options.steps,
     )
 
