@@ -94,12 +94,8 @@ def can_stack(
         RequestError: A setting is invalid.
     """
     changed, arguments = configure(workload, dataset, settings or {})
-    if type(changed.recipe.preprocess) not in (Scale, ByType):
-        return "its preprocessing is a function of its own, which may draw at random"
-    why = _why_not_plain(changed) or why_not_plain_classes(changed.objective, dataset)
-    if why is not None:
-        return why
     try:
+        _scaling_of(changed, dataset)
         _outline(changed, arguments, 0, None)
     except UnfitNetworkError as error:
         return str(error)
@@ -130,12 +126,7 @@ def resolve(
     if candidate.epochs < 1:
         raise RequestError(f"epochs is {candidate.epochs}, expected at least 1")
     recipe = changed.recipe
-    preprocess = recipe.preprocess
-    if not isinstance(preprocess, Scale) or type(preprocess) not in (Scale, ByType):
-        raise UnfitNetworkError("its preprocessing is a function of its own")
-    why = _why_not_plain(changed) or why_not_plain_classes(changed.objective, dataset)
-    if why is not None:
-        raise UnfitNetworkError(why)
+    preprocess = _scaling_of(changed, dataset)
     outline = _outline(changed, arguments, candidate.seed, known)
     expected = (_flat_size(dataset), dataset.num_classes)
     if (outline.sizes[0], outline.sizes[-1]) != expected:
@@ -178,12 +169,25 @@ def configure(
     return bind_dataset(_with_options(changed, settings), dataset), arguments
 
 
-def _why_not_plain(workload: Workload) -> str | None:
-    """Return which feature of a workload stacks do not support, in words; None without any."""
+def _scaling_of(workload: Workload, dataset: Dataset) -> Scale:
+    """Return the preprocessing of a workload that stacks can train.
+
+    Raises:
+        UnfitNetworkError: Stacks do not support a feature of the workload or its dataset.
+    """
+    scaling = workload.recipe.preprocess
+    if not isinstance(scaling, Scale) or type(scaling) not in (Scale, ByType):
+        raise UnfitNetworkError(
+            "its preprocessing is a function of its own, which may draw at random"
+        )
     if workload.initialise is not None:
-        return "its weights are set from the data"
-    names = workload.recipe.beyond_plain_steps
-    return f"its recipe has {', '.join(names)}" if names else None
+        raise UnfitNetworkError("its weights are set from the data")
+    if names := workload.recipe.beyond_plain_steps:
+        raise UnfitNetworkError(f"its recipe has {', '.join(names)}")
+    why = why_not_plain_classes(workload.objective, dataset)
+    if why is not None:
+        raise UnfitNetworkError(why)
+    return scaling
 
 
 def _with_options(workload: Workload, settings: Mapping[str, Setting]) -> Workload:
