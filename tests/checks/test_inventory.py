@@ -9,11 +9,12 @@ import pytest
 
 from forked import run_python
 from tarmac.checks.evidence import Evidence
-from tarmac.checks.inventory import read_inventory
+from tarmac.checks.inventory import identify_machine, read_inventory
 from tarmac.checks.kernel_reading import KernelLog
 from tarmac.checks.libraries import find_libraries
 from tarmac.checks.rules.findings import find
 from tarmac.machine import NvlinkPair
+from tarmac.process_ids import boot_id
 
 
 def codes(inventory) -> set[str]:
@@ -42,6 +43,11 @@ def test_a_healthy_gpu_is_described(inventory_of):
     assert gpu.memory_clock_mhz == {"now": 3201, "max": 3201}
     assert (gpu.compute_mode, gpu.processes) == ("default", ())
     assert codes(inventory) == set()
+
+
+def test_a_machine_is_known_by_its_boot(tmp_path):
+    assert read_inventory().host.boot_id == identify_machine()[0] == boot_id()
+    assert identify_machine(tmp_path) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from tarmac.machine import (
     read_pcie_path,
 )
 from tarmac.masking import is_secret_name
+from tarmac.process_ids import boot_id
 
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 
@@ -123,7 +124,14 @@ def read_inventory(
 
 def identify_machine(root: Path = Path("/")) -> tuple[str | None, str | None]:
     """Return the boot ID and the driver module's version, from the kernel's files alone."""
-    return _text(root / "proc/sys/kernel/random/boot_id"), _module_version(root)
+    return _boot_id(root), _module_version(root)
+
+
+def _boot_id(root: Path) -> str | None:
+    try:
+        return boot_id(root)
+    except OSError:
+        return None
 
 
 def _text(path: Path) -> str | None:
@@ -143,7 +151,7 @@ def _read_host(root: Path) -> Host:
         disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
         kernel=platform.release(),
         system=name[1] if name else platform.system(),
-        boot_id=_text(root / "proc/sys/kernel/random/boot_id"),
+        boot_id=_boot_id(root),
     )
 
 
