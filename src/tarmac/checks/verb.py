@@ -32,7 +32,7 @@ from tarmac.checks.targets import (
     refuse_unknown_devices,
 )
 from tarmac.errors import RequestError
-from tarmac.machine import LoadReader, Nvml, NvmlProblem, open_nvml
+from tarmac.machine import LoadReader, Nvml, NvmlProblem, has_exclusive_gpu, open_nvml
 
 Depth = Literal["quick", "normal", "deep"]
 
@@ -257,16 +257,6 @@ def _teams(
             yield target, number
 
 
-def _num_at_once(nvml: Nvml | NvmlProblem, num_tasks: int) -> int:
-    """Return the number of probes that may compute at the same time.
-
-    It is 1 where a GPU is in an exclusive compute mode, which allows one process only.
-    """
-    gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
-    is_exclusive = any(gpu.compute_mode == "exclusive process" for gpu in gpus)
-    return 1 if is_exclusive else max(1, num_tasks)
-
-
 def _load_readers(nvml: Nvml | NvmlProblem) -> Mapping[int, LoadReader]:
     return {} if isinstance(nvml, NvmlProblem) else nvml.load_readers()
 
@@ -299,7 +289,7 @@ def _collect(
         measuring_turns() as turns,
         sampling(_load_readers(nvml), lambda: is_measuring(turns)) as finish_sampling,
         ThreadPoolExecutor(1) as beside,
-        ThreadPoolExecutor(_num_at_once(nvml, len(tasks))) as threads,
+        ThreadPoolExecutor(1 if has_exclusive_gpu(nvml) else max(1, len(tasks))) as threads,
     ):
         inventory = beside.submit(read_inventory, xid_hours=xid_hours)
 

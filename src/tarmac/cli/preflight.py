@@ -14,7 +14,7 @@ import click
 from tarmac.checks import Report, check_here, quick_check
 from tarmac.errors import TarmacError
 from tarmac.files import write_text
-from tarmac.machine import NvmlProblem, open_nvml
+from tarmac.machine import has_exclusive_gpu, open_nvml
 
 if TYPE_CHECKING:
     from tarmac.runs import Run
@@ -77,9 +77,12 @@ class Checking:
                 # The other devices belong to the other ranks of this machine.
                 names = [names[int(os.environ.get("LOCAL_RANK", "0"))]]
             self._keep(check_here([*dict.fromkeys(names)]))
-        elif not _takes_one_process():
-            self._beside = threading.Thread(target=self._look, daemon=True)
-            self._beside.start()
+        else:
+            with open_nvml() as nvml:
+                is_exclusive = has_exclusive_gpu(nvml)
+            if not is_exclusive:
+                self._beside = threading.Thread(target=self._look, daemon=True)
+                self._beside.start()
         self._started(plan, run, num_parameters)
 
     def finish(self) -> None:
@@ -118,13 +121,6 @@ class Checking:
         assert self._run is not None
         self._report = report
         _conclude(report, self._run, quiet=self._quiet)
-
-
-def _takes_one_process() -> bool:
-    """Return whether a GPU of this machine allows one process only."""
-    with open_nvml() as nvml:
-        gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
-    return any(gpu.compute_mode == "exclusive process" for gpu in gpus)
 
 
 def _conclude(report: Report, run: Path, *, quiet: bool, own_python: bool = True) -> None:

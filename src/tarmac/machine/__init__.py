@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tarmac.machine.live_xids import XidSeen as XidSeen
     from tarmac.machine.nvlink import NvlinkPair as NvlinkPair
     from tarmac.machine.nvml import Nvml as Nvml
+    from tarmac.machine.nvml import has_exclusive_gpu as has_exclusive_gpu
     from tarmac.machine.nvml import open_nvml as open_nvml
     from tarmac.machine.nvml_calls import NvmlProblem as NvmlProblem
     from tarmac.machine.nvml_load import Counters as Counters

@@ -142,3 +142,8 @@ class Gpu(_Facts):
     def label(self) -> str:
         """Name of the GPU in verdicts and findings: ``GPU 0``."""
         return f"GPU {self.index}"
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether its compute mode allows one process at a time."""
+        return self.compute_mode == "exclusive process"

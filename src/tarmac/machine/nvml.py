@@ -161,6 +161,12 @@ def open_nvml() -> Iterator[Nvml | NvmlProblem]:
         nvml.close()
 
 
+def has_exclusive_gpu(nvml: Nvml | NvmlProblem) -> bool:
+    """Whether a GPU of this machine allows one process at a time; False without a driver."""
+    gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
+    return any(gpu.is_exclusive for gpu in gpus)
+
+
 def _read_gpu(index: int, *, with_health: bool) -> Gpu:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)

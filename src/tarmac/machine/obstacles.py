@@ -74,7 +74,7 @@ def find_obstacle(
         )
     if gpu.compute_mode == "prohibited":
         return _prohibited(gpu)
-    if gpu.compute_mode == "exclusive process" and gpu.processes and not shares:
+    if gpu.is_exclusive and gpu.processes and not shares:
         return Obstacle(
             f"{name} is in compute mode EXCLUSIVE_PROCESS, and {name_holders(gpu)}",
             "Wait for it to end, or let processes share the GPU: "

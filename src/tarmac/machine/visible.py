@@ -189,7 +189,7 @@ def _usable(gpu: Gpu, gpus: Sequence[Gpu]) -> Sequence[GpuInfo]:
             name,
             memory_bytes,
             is_instance=bool(gpu.mig),
-            is_exclusive=gpu.compute_mode == "exclusive process",
+            is_exclusive=gpu.is_exclusive,
         )
 
     if gpu.error is not None:

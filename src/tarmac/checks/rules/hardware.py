@@ -169,7 +169,7 @@ def _pcie_replays(_: Gpu, load: UnderLoad) -> str | None:
 
 
 def _exclusive(gpu: Gpu) -> str | None:
-    if gpu.compute_mode != "exclusive process" or not gpu.processes:
+    if not gpu.is_exclusive or not gpu.processes:
         return None
     return f"compute mode exclusive process, held by process {gpu.processes[0].pid}"
 
