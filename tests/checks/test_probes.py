@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import secrets
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -19,7 +20,7 @@ from tarmac.checks.frameworks import ALL_REDUCE, PROBES, Framework, find_framewo
 from tarmac.checks.rules.findings import find
 from tarmac.checks.run_probe import run_probe
 from tarmac.checks.targets import THIS_PYTHON, Target
-from waiting import limit_s
+from waiting import limit_s, wait_until
 
 pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
 
@@ -180,6 +181,56 @@ def test_a_check_that_is_interrupted_leaves_nothing_running(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_probe(odd(program), THIS_PYTHON, depth="quick", timeout_s=60, gpus_of=interrupt)
     assert running(name) == []
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        "run_probe(odd, THIS_PYTHON, depth='quick', timeout_s=600)",
+        "run_probe(odd, Target('image', (engine,), 'image'), depth='quick', timeout_s=600)",
+        "RankWorker([sys.executable, program], os.environ, 0).hear(600)",
+    ],
+    ids=["probe", "container", "rank"],
+)
+def test_a_check_that_is_killed_leaves_nothing_running(tmp_path, starts):
+    name = secrets.token_hex(8)
+    program, engine, ready = tmp_path / f"{name}_probe.py", tmp_path / "engine", tmp_path / "ready"
+    program.write_text(
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        f"    open({str(ready)!r}, 'w').close()\n"
+        "time.sleep(600)\n"
+    )
+    # The engine's container is this process, and has no variable of its client.
+    engine.write_text(
+        f"""#!/bin/sh
+case $1 in
+run) echo "$@" > {tmp_path}/label; env -i '{sys.executable}' {program} & wait ;;
+ps) grep -qe "--label ${{5#label=}} " {tmp_path}/label && echo container ;;
+rm) touch {tmp_path}/removed ;;
+esac
+"""
+    )
+    engine.chmod(0o755)
+    given = f"import os, sys; program, engine = {str(program)!r}, {str(engine)!r}\n"
+    modules = (
+        "from pathlib import Path\n"
+        "from tarmac.checks.frameworks import Framework\n"
+        "from tarmac.checks.ranks.worker import RankWorker\n"
+        "from tarmac.checks.run_probe import run_probe\n"
+        "from tarmac.checks.targets import THIS_PYTHON, Target\n"
+        "odd = Framework('odd', 'Odd', probe=Path(program))\n"
+    )
+    check = subprocess.Popen([sys.executable, "-c", given + modules + starts])
+    wait_until(ready.exists, "the start of the probe")
+    check.kill()
+    check.wait()
+    if "image" in starts:
+        wait_until((tmp_path / "removed").exists, "the removal of the container")
+        for pid in running(name):
+            psutil.Process(pid).kill()
+    wait_until(lambda: running(name) == [], "the end of the probe")
 
 
 def test_an_error_keeps_its_words(probe):

@@ -19,7 +19,7 @@ from tarmac.checks.evidence import Outcome, Probe
 from tarmac.checks.frameworks import PROBES, Framework
 from tarmac.checks.probe_result import judge_result, last_error, read_result
 from tarmac.files import scratch_directory
-from tarmac.processes import Child, OutputTail, kill_tree, spawn
+from tarmac.processes import Child, OutputTail, guarded, kill_tree, spawn
 
 if TYPE_CHECKING:
     from tarmac.checks.targets import Target
@@ -58,7 +58,8 @@ def run_probe(
 ) -> Probe:
     """Run a framework's probe and return its outcome and result.
 
-    Afterwards the process and all its descendants are gone, also those that left its session.
+    Afterwards the process and all its descendants are gone, also those that left its session. If
+    this process is killed, a guardian ends them.
 
     Args:
         framework: Framework whose probe is run.
@@ -74,7 +75,8 @@ def run_probe(
         watch: Called every 0.2 s with the result that the probe has written so far.
     """
     mark = uuid.uuid4().hex
-    with scratch_directory() as directory:
+    engines = () if target.image is None else target.command
+    with scratch_directory() as directory, guarded(mark, engines, variable=_MARK):
         result = directory / "result" / "result.json"
         result.parent.mkdir()
         program = _beside_harness(framework.program, directory)
@@ -191,6 +193,7 @@ def _in_container(
     return [
         *target.command,
         *("run", "--rm", "--network", "none", "--name", f"tarmac-{mark}", *gpus),
+        *("--label", f"tarmac.run={mark}"),
         *("--volume", f"{program.parent}:/tarmac/probes:ro"),
         *("--volume", f"{result.parent}:/tarmac/result"),
         *(part for name, value in passed.items() for part in ("--env", f"{name}={value}")),

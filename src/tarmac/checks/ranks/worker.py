@@ -16,7 +16,7 @@ from typing import Any
 
 from tarmac.checks.frameworks import PROBES
 from tarmac.files import parse_json
-from tarmac.processes import kill_tree, spawn
+from tarmac.processes import guarded, kill_tree, spawn
 
 _PROGRAM = PROBES / "ranks_probe.py"
 _MARK = "TARMAC_RANK"
@@ -38,11 +38,14 @@ class RankWorker:
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], local_rank: int
     ) -> None:
+        mark = uuid.uuid4().hex
+        self._guard = contextlib.ExitStack()
+        self._guard.enter_context(guarded(mark, variable=_MARK))
         # Probes import `harness` from their own folder.
         self._child = spawn(
             [*command, str(_PROGRAM), str(local_rank)],
             environment={**environment, "PYTHONSAFEPATH": ""},
-            mark=f"{_MARK}={uuid.uuid4().hex}",
+            mark=f"{_MARK}={mark}",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -94,6 +97,7 @@ class RankWorker:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+        self._guard.close()
 
     def _listen(self) -> None:
         assert self._child.popen.stdout is not None
