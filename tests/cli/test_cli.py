@@ -31,6 +31,30 @@ def test_help_and_import_load_no_framework():
     assert process.stdout.splitlines()[-1] == "[]"
 
 
+def test_ps_loads_neither_frameworks_nor_executors(tmp_path):
+    run = tmp_path / "x-1"
+    run.mkdir()
+    record = {"schema_version": 4, "name": "x", "base": "/", "job": {}, "num_tasks": 1}
+    record |= {"created_at": "2026-11-22T12:00:00Z", "executor": "local"}
+    (run / "job-run.json").write_text(json.dumps(record))
+    started = {"event": "started", "task": 0, "name": "x", "attempt": 1}
+    (run / "journal.jsonl").write_text(json.dumps(started) + "\n")
+    program = (
+        "import sys\n"
+        "from tarmac.cli import main\n"
+        f"try: main(['ps', '--all', '--output', {str(tmp_path)!r}])\n"
+        "except SystemExit: pass\n"
+        "heavy = ('torch', 'numpy', 'optuna', 'yaml', 'tarmac.executors', 'tarmac.tasks.model')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    *_, row, loaded = process.stdout.splitlines()
+    assert row.split()[:2] == ["x-1", "interrupted"]
+    assert loaded == "[]"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

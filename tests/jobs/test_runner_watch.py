@@ -47,7 +47,7 @@ def runners(monkeypatch):
     """Let an engine answer for runners."""
     answers = Runners({})
     kind = dataclasses.replace(Engine().kind("queueing"), runners=answers)
-    monkeypatch.setattr("tarmac.jobs.runner_watch.find_executor", lambda _: kind)
+    monkeypatch.setattr("tarmac.executors.find_executor", lambda _: kind)
     return answers
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.job_run import JobRun as JobRun
     from tarmac.jobs.job_run import create_run as create_run
     from tarmac.jobs.job_run import find_run as find_run
-    from tarmac.jobs.job_run import list_statuses as list_statuses
     from tarmac.jobs.job_run import note_executor as note_executor
     from tarmac.jobs.job_run import note_outcome as note_outcome
     from tarmac.jobs.job_run import refuse_lost_lock as refuse_lost_lock
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.journal import Journal as Journal
     from tarmac.jobs.journal import read_journal as read_journal
     from tarmac.jobs.kind import JOB as JOB
+    from tarmac.jobs.kind import list_statuses as list_statuses
     from tarmac.jobs.preparing import prepare as prepare
     from tarmac.jobs.preparing import problems_beforehand as problems_beforehand
     from tarmac.jobs.preparing import refuse_tasks as refuse_tasks

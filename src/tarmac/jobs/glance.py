@@ -20,6 +20,7 @@ from tarmac.jobs.task_status import (
     TaskEvents,
     TaskStatus,
     have_all_ended,
+    outlive_runner,
     state_of_run,
     status_of_task,
 )
@@ -45,7 +46,7 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
     if is_alive and not is_here and not tasks.active and have_all_ended(states, num_tasks):
         # A runner on another machine was killed after its last task.
         is_alive = not is_long_silent(path)
-    outlives = is_alive or (bool(tasks.active) and _outlives_runner(record))
+    outlives = is_alive or outlive_runner(tasks.active, record.text("executor") or "")
 
     def read_record(directory: Path, number: int) -> AttemptRecord | None:
         return readings.value(attempt_file(directory, number), parse_attempt, None)
@@ -83,16 +84,6 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
         note=f"{states['failed']} failed" if states["failed"] else "",
         parts=tuple(parts),
     )
-
-
-def _outlives_runner(record: Fields) -> bool:
-    executor = record.text("executor") or ""
-    if executor == "local":
-        return False
-    # The import of executors is slow, and a monitor seldom needs them.
-    from tarmac.executors import outlives_runner  # noqa: PLC0415
-
-    return outlives_runner(executor)
 
 
 def _part(

@@ -20,12 +20,11 @@ from tarmac.jobs.progress import Reporter
 from tarmac.jobs.record import RECORD, JobRecord, digest_of, read_record, write_record
 from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
 from tarmac.jobs.runner_record import forget_runner, is_asked_to_end, note_runner
-from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.scheduler import run_tasks
-from tarmac.jobs.status import RunStatus, read_status, tasks_left_with_engine
+from tarmac.jobs.status import read_status, tasks_left_with_engine
 from tarmac.masking import hide_urls, remember_environment, without_known
 from tarmac.processes import identify
-from tarmac.runs import BrokenRun, Catalogue, default_output
+from tarmac.runs import Catalogue, default_output
 from tarmac.tasks.model import Job
 from tarmac.tasks.plan import Task, plan_tasks
 from tarmac.tasks.run_files import SHARED
@@ -120,19 +119,6 @@ def tasks_left(run: JobRun) -> tuple[Task, ...]:
     """Return the tasks of a run that have not succeeded."""
     done = {task.name for task in read_status(run.path).tasks if task.state == "succeeded"}
     return tuple(task for task in run.tasks if task.name not in done)
-
-
-def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[BrokenRun]]:
-    """Return the status of all jobs' runs in a directory, newest first, and the unreadable runs.
-
-    Args:
-        output: Directory of the runs; by default `tarmac.runs.default_output`.
-    """
-    catalogue = Catalogue((JOB,), (output or default_output()).resolve())
-    runners = RunnerWatch()
-    statuses, broken = catalogue.read(lambda entry: read_status(entry.path, runners=runners))
-    statuses.sort(key=lambda status: status.created_at, reverse=True)
-    return statuses, broken
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Jobs as a kind of run, for the run catalogue."""
+"""Jobs as a kind of run, for the run catalogue, and the list of their statuses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tarmac.errors import RequestError, quoted
 from tarmac.files import Lock, open_lock
 from tarmac.jobs.record import RECORD, read_record
 from tarmac.jobs.runner_record import LOCK, read_runner
+from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.status import RunStatus, read_status, tasks_left_with_engine
-from tarmac.runs import RunFacts, RunKind, RunSummary
+from tarmac.runs import BrokenRun, Catalogue, RunFacts, RunKind, RunSummary, default_output
 from tarmac.wording import counted
 
 
@@ -97,3 +98,16 @@ JOB = RunKind(
     logs=lambda path: sorted([*path.glob("tasks/*/std*"), *path.glob("instances/*/std*")]),
     reserved=_reserved_for_removal,
 )
+
+
+def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[BrokenRun]]:
+    """Return the status of all jobs' runs in a directory, newest first, and the unreadable runs.
+
+    Args:
+        output: Directory of the runs; by default `tarmac.runs.default_output`.
+    """
+    catalogue = Catalogue((JOB,), (output or default_output()).resolve())
+    runners = RunnerWatch()
+    statuses, broken = catalogue.read(lambda entry: read_status(entry.path, runners=runners))
+    statuses.sort(key=lambda status: status.created_at, reverse=True)
+    return statuses, broken

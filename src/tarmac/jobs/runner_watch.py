@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tarmac.executors import RunnerState, find_executor
 from tarmac.files import moment_after
 from tarmac.tasks.runner_notes import is_marked, last_runner, runner_noted_at, runner_place
+
+if TYPE_CHECKING:
+    from tarmac.executors import RunnerState
 
 # More frequent polls would load the engine.
 _ASKED_EVERY_S = 15.0
@@ -34,6 +37,9 @@ class RunnerWatch:
         number = last_runner(run)
         if number is None:
             return None
+        # The import of executors is slow, and few runs have runner jobs.
+        from tarmac.executors import find_executor  # noqa: PLC0415
+
         engine = find_executor(executor).runners
         if engine is None:
             return None

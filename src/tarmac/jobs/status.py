@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from tarmac.executors import outlives_runner
 from tarmac.files import LeaseWatch, is_held
 from tarmac.jobs.journal import read_events
 from tarmac.jobs.record import read_record
@@ -20,6 +19,7 @@ from tarmac.jobs.task_status import (
     TaskEvents,
     TaskStatus,
     have_all_ended,
+    outlive_runner,
     state_of_run,
     status_of_task,
 )
@@ -159,7 +159,7 @@ def _statuses(
 ) -> Sequence[TaskStatus]:
     # A runner has written what the agents recorded into the journal.
     reader = None if is_alive else _read_attempt
-    outlives = is_alive or outlives_runner(executor)
+    outlives = is_alive or outlive_runner(events.active, executor)
     facts = events.active | events.ended
     return [
         status_of_task(run, facts[index], reader, is_alive=is_alive, outlives=outlives)

@@ -111,6 +111,21 @@ class TaskEvents:
             self.add(value)
 
 
+def outlive_runner(active: Mapping[int, Any], executor: str) -> bool:
+    """Return whether a run's active tasks outlive their runner; False without active tasks.
+
+    Args:
+        active: Facts of the active tasks, as in `TaskEvents`.
+        executor: Name of the run's executor.
+    """
+    if not active or executor == "local":
+        return False
+    # The import of executors is slow, and lists seldom need them.
+    from tarmac.executors import outlives_runner  # noqa: PLC0415
+
+    return outlives_runner(executor)
+
+
 def status_of_task(
     run: Path,
     facts: Mapping[str, Any],
