@@ -111,6 +111,8 @@ _CHAPTERS = {
         "docs/job-data",
         "docs/conda",
         "docs/hkube",
+        "docs/hkube-pipelines",
+        "docs/hkube-tuning",
         "docs/hkube-serve",
         "docs/hkube-definitions",
         "docs/shipyard",

@@ -118,7 +118,11 @@ STATED = [
         "a deadlock is refused after {} min",
         [("hkube/hosting/timers.py", "stalled_s", MINUTE)],
     ),
-    ("hkube", "and {} MiB more for Tarmac", [("hkube/clusters/wrapping.py", "_HOST_BYTES", MIB)]),
+    (
+        "hkube-pipelines",
+        "and {} MiB more for Tarmac",
+        [("hkube/clusters/wrapping.py", "_HOST_BYTES", MIB)],
+    ),
     (
         "jobs",
         "up to {} MiB and {} tasks",

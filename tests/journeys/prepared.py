@@ -151,6 +151,8 @@ def prepare_files(directory: Path) -> None:
             "clouds",
             "read-logs",
             "hkube",
+            "hkube-pipelines",
+            "hkube-tuning",
             "hkube-serve",
             "hkube-definitions",
             "optimizers",
@@ -175,12 +177,10 @@ def prepare_files(directory: Path) -> None:
     shutil.copytree(directory / "recipe", directory / "FOLDER")
     shutil.copytree(directory / "totals", directory / "algorithms")
     for name, copy in (
-        ("totals/count.py", "count.py"),
-        ("totals/sum.py", "sum.py"),
-        ("totals/count.json", "algorithm.json"),
+        ("totals/words.py", "words.py"),
+        ("totals/algorithms.json", "algorithms.json"),
         ("totals/pipeline.json", "pipeline.json"),
-        ("totals/count.json", "count.json"),
-        ("totals/sum.json", "sum.json"),
+        ("count.json", "algorithm.json"),
         ("words.json", "input.json"),
         ("recipe/config/pool.yaml", "pool.yaml"),
         ("recipe/config/jobs.yaml", "jobs.yaml"),

@@ -113,7 +113,7 @@ def test_a_job_is_submitted_seen_at_work_and_cancelled(tarmac):
 def test_a_program_of_hkubes_is_run_and_written_for_hkube(tarmac):
     write_page("docs/hkube.md", Path.cwd())
     write_page("docs/hkube-serve.md", Path.cwd())
-    words = ("run", "totals/count.json", "--input", "words.json", "--result", "result.json")
+    words = ("run", "count.json", "--input", "words.json", "--result", "result.json")
     assert tarmac(*words)[0] == 0
     assert json.loads(Path("result.json").read_text()) == 5
     code, out, _ = tarmac("convert", "train.yaml", "--to", "hkube")
