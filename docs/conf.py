@@ -102,6 +102,8 @@ _CHAPTERS = {
     ],
     "Search": [
         "docs/search",
+        "docs/search-methods",
+        "docs/search-cluster",
         "docs/search-script",
         "docs/published-search",
     ],

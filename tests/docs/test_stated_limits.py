@@ -167,8 +167,16 @@ STATED = [
     ("report", "have {} rows and the number of all", [("pages/search.py", "_MAX_TRIALS", 1)]),
     ("runs", "at the start, every {} s, and", [("training/session/sampling.py", "INTERVAL_S", 1)]),
     ("runs", "Above {} points each two", [("runs/sample_file.py", "MAX_POINTS", 1)]),
-    ("search", "The counter grows every {} s", [("files/holders.py", "HEARTBEAT_INTERVAL_S", 1)]),
-    ("search", "a second one within {} s ends", [("cli/stopping.py", "_SECOND_WITHIN_S", 1)]),
+    (
+        "search-cluster",
+        "The counter grows every {} s",
+        [("files/holders.py", "HEARTBEAT_INTERVAL_S", 1)],
+    ),
+    (
+        "search-cluster",
+        "a second one within {} s ends",
+        [("cli/stopping.py", "_SECOND_WITHIN_S", 1)],
+    ),
     ("security", "up to {} GB each", [("hkube/hosting/session.py", "MAX_PAYLOAD_BYTES", 1e9)]),
     (
         "top",
