@@ -125,6 +125,8 @@ _CHAPTERS = {
         "docs/kubernetes",
         "docs/ray",
         "docs/clouds",
+        "docs/cluster-retries",
+        "docs/engines",
         "docs/cluster-admin",
         "docs/proven",
     ],

@@ -62,7 +62,7 @@ def render_slurm() -> str:
     """Return the tables of Slurm's reasons and refusals, with Tarmac's explanations."""
     parts = [
         "## On a Slurm cluster\n",
-        "How a task ends there: [clusters](clusters.md#how-an-attempt-ended).\n",
+        "How a task ends there: [retries on a cluster](cluster-retries.md#how-an-attempt-ended).\n",
         "Why a task waits: `tarmac ps` and a running job show Tarmac's text, with Slurm's reason "
         "in brackets.\nLimits of a QOS, an account or a user, such as `QOSMaxCpuPerUserLimit`, "
         "have the same form.\n",

@@ -147,7 +147,7 @@ def test_the_pages_of_clusters_name_every_option_and_every_cause():
     from tarmac.executors.slurm.options import SlurmOptions
 
     pages = ROOT / "docs"
-    page = (pages / "clusters.md").read_text()
+    page = (pages / "cluster-retries.md").read_text()
     options = (pages / "slurm.md").read_text().partition("## Options")[2].partition("## ")[0]
     assert not {name for name in SlurmOptions.model_fields if f"`{name}`" not in options}
     for_ray = (pages / "ray.md").read_text().partition("## Options")[2].partition("## ")[0]

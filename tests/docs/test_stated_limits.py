@@ -41,7 +41,7 @@ STATED = [
         ],
     ),
     (
-        "clusters",
+        "cluster-retries",
         "at most {} times. The delay starts at {} s and doubles up to {} min",
         [
             ("jobs/retries.py", "MAX_DISTURBANCES", 1),
@@ -50,7 +50,7 @@ STATED = [
         ],
     ),
     (
-        "clusters",
+        "cluster-retries",
         "If the first {} tasks all fail alike within {} s each and {} are left",
         [
             ("executors/queueing/failures.py", "_FIRST", 1),

@@ -118,7 +118,7 @@ def test_the_tables_of_an_engines_options_have_its_defaults(engine):
 
 def engines() -> dict[str, dict[str, str]]:
     """Return what the table of engines says: by its row, then by engine."""
-    text = section(DOCS / "clusters.md", "## What differs")
+    text = section(DOCS / "engines.md", "## What differs")
     head, *lines = rows(text)
     names = in_code(" ".join(head))
     return {row[0]: dict(zip(names, row[1:], strict=True)) for row in lines}
