@@ -123,6 +123,8 @@ _CHAPTERS = {
         "docs/clusters",
         "docs/slurm",
         "docs/kubernetes",
+        "docs/kubernetes-files",
+        "docs/kubernetes-pods",
         "docs/ray",
         "docs/clouds",
         "docs/cluster-retries",

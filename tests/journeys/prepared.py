@@ -160,7 +160,8 @@ def prepare_files(directory: Path) -> None:
             "report",
         ),
         *("search-script", "job-data", "containers"),
-        *("take-over", "clusters", "slurm", "kubernetes", "ray"),
+        *("take-over", "clusters", "cluster-retries", "slurm", "ray"),
+        *("kubernetes", "kubernetes-files", "kubernetes-pods"),
     ):
         write_page(f"docs/{page}.md", directory)
     (directory / "job.yaml").write_text(JOB)
