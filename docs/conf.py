@@ -153,6 +153,9 @@ _CHAPTERS = {
     "Take part": [
         "docs/architecture",
         "docs/extend",
+        "docs/extend-checks",
+        "docs/extend-executor",
+        "docs/extend-scheduler",
         "CONTRIBUTING",
         "SECURITY",
         "CHANGELOG",

@@ -1,4 +1,4 @@
-"""examples/pbs: an engine by docs/extend.md, with a stand-in of PBS's commands."""
+"""examples/pbs: an engine by docs/extend-scheduler.md, with a stand-in of PBS's commands."""
 
 from __future__ import annotations
 

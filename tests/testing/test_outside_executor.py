@@ -1,4 +1,4 @@
-"""The executor that docs/extend.md shows: installed as its author does, checked from outside.
+"""The executor of docs/extend-executor.md: installed as its author does, checked from outside.
 
 Nothing of this repository is on its path but what is installed: the suite comes from `tarmac`.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extend-executor.md"
 
 BUILD = """
 import sys
