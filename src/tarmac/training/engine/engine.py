@@ -6,7 +6,6 @@ there. The host reads the totals once an epoch, or a few times a second for a pr
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from tarmac.data import Subset
 from tarmac.training.engine.averaging import showing_average
 from tarmac.training.engine.chunks import Chunk
 from tarmac.training.engine.data_initialisation import initialise_from_data
+from tarmac.training.engine.epoch import Epoch
 from tarmac.training.engine.epoch_calls import EpochCalls
 from tarmac.training.engine.model import build_model
 from tarmac.training.engine.replica import Replica
@@ -33,29 +33,6 @@ from tarmac.training.engine.timed_batches import TimedBatches
 from tarmac.training.engine.update import Update
 from tarmac.training.plan import Plan
 from tarmac.training.shares import cut
-
-
-@dataclasses.dataclass(frozen=True)
-class Epoch:
-    """The result of one epoch on this rank.
-
-    Attributes:
-        num_steps: Number of steps done in the epoch; fewer than planned if it was stopped.
-        seconds: Duration of the epoch, in seconds.
-        score: Score over all ranks, of the model at each step, with dropout.
-        stop: Whether any rank requested a stop; the same on all ranks.
-        data_wait_s: Seconds of this session in which the host of this rank gathered samples or
-            waited for them. A GPU with queued steps computes meanwhile.
-        rank_wait_s: Seconds in which this rank waited for other ranks. None for a single rank, and
-            with NCCL, where the GPU waits and the host cannot measure it.
-    """
-
-    num_steps: int
-    seconds: float
-    score: Score
-    stop: bool
-    data_wait_s: float = 0.0
-    rank_wait_s: float | None = None
 
 
 class Engine:

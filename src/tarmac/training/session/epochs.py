@@ -7,12 +7,11 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import psutil
 import torch
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import TarmacError
 from tarmac.machine import Device
 from tarmac.runs import EventWriter, Run, now
 from tarmac.training.engine.divergence import (
@@ -21,20 +20,18 @@ from tarmac.training.engine.divergence import (
     check_loss_scale,
     find_divergence,
 )
-from tarmac.training.engine.engine import Engine, Epoch
+from tarmac.training.engine.engine import Engine
+from tarmac.training.engine.epoch import Epoch
 from tarmac.training.engine.loader_feed import explain_loader_error, is_loader_error
 from tarmac.training.engine.scoring import Score
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.engine.team import Team
-from tarmac.training.initial import INITIAL, read_weights
 from tarmac.training.plan import FeedName, Plan
 from tarmac.training.session.best import BestSoFar
 from tarmac.training.session.checkpoint import (
-    check_fits,
     keep_as_best,
     newest_checkpoint,
     portable,
-    read_checkpoint,
     remove_older,
 )
 from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_checkpoints
@@ -42,9 +39,9 @@ from tarmac.training.session.modes import training_environment
 from tarmac.training.session.patience import Patience, patience_of
 from tarmac.training.session.record import Outcome
 from tarmac.training.session.reporter import Reporter
+from tarmac.training.session.restoring import restore
 from tarmac.training.session.stacks import telling_stacks
 from tarmac.training.session.utilization import speed_of
-from tarmac.training.shard_directories import SHARDED
 from tarmac.training.tensor_files import write_tensors
 from tarmac.workloads import judged_by
 
@@ -87,7 +84,7 @@ def train_epochs(
     with training_environment(plan, devices), _explained_errors(plan, devices), telling_stacks():
         _forget_peak_memory(devices)
         engine = Engine(plan, team)
-        first_epoch, first_step = _restore(engine, plan, run, team)
+        first_epoch, first_step = restore(engine, plan, run, team)
         engine.warm_up()
         if team.is_main:
             run.truncate_metrics(lambda row: int(row["epoch"]) <= first_epoch)
@@ -290,7 +287,7 @@ class _Session:
             if self.checkpoints is not None:
                 self.checkpoints.wait()
             engine = Engine(plan, self.team)
-            position = _restore(engine, plan, self.run, self.team)
+            position = restore(engine, plan, self.run, self.team)
             return find_divergence(
                 engine, plan, position=position, epoch=epoch, limit_s=_LOOK_FOR_S
             )
@@ -311,38 +308,6 @@ class _Session:
             return
         if self.checkpoints is not None:
             self.checkpoints.write(state, is_best=is_best)
-
-
-def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int]:
-    """Restore the engine from the run's newest checkpoint; return its epoch and step."""
-    path = team.all_gather(newest_checkpoint(run.checkpoints))[0]
-    if path is None:
-        if run.record.configuration.get("from_checkpoint") is not None:
-            raise TarmacError(
-                f"run {run.name} ended before it had copied the checkpoint to continue from",
-                hint="Remove it, and start it again with the same command.",
-            )
-        if run.record.configuration.get("init_from") is not None:
-            engine.load(read_weights(run.path / INITIAL))
-        return 0, 0
-    if path.suffix == SHARDED:
-        from tarmac.training.session.sharded_checkpoint import read_sharded  # noqa: PLC0415 - slow
-
-        _check_reads_shards(plan, path)
-        checkpoint = read_sharded(path, plan.reference, engine, team)
-    else:
-        checkpoint = read_checkpoint(path, plan.reference)
-    check_fits(checkpoint, engine.weights(), path)
-    engine.restore(checkpoint)
-    return checkpoint.epoch, checkpoint.step
-
-
-def _check_reads_shards(plan: Plan, path: Path) -> None:
-    if not find_strategy(plan.strategy).shards_model:
-        raise RequestError(
-            f"checkpoint {path} is in shards, which {plan.strategy} does not read",
-            hint="Resume with --strategy fsdp, on any number of devices.",
-        )
 
 
 def _row(
