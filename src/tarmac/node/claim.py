@@ -149,7 +149,7 @@ def take_claim(
     number: int,
     record: AttemptRecord,
     *,
-    counts_restarts: bool,
+    infers_restarts: bool,
     beat_s: float,
     inbox: Inbox,
 ) -> Claim:
@@ -160,8 +160,7 @@ def take_claim(
         number: Number of the attempt, from 1.
         record: Record to write. Its `process` is filled in. Its `state` is ``claimed`` while an
             older agent may still have to notice the takeover.
-        counts_restarts: Whether the engine has counted the restarts in `record`. If not, an agent
-            that finds its own unit's record is the next restart.
+        infers_restarts: Whether an agent that finds its own unit's record is the next restart.
         beat_s: Seconds between two heartbeats of any agent.
         inbox: Inbox whose requests stop the wait for another agent's heartbeat.
 
@@ -178,7 +177,7 @@ def take_claim(
         holder = read_attempt(directory, number)
         if holder is None and not path.exists():
             continue
-        if holder is not None and not counts_restarts and _is_same_unit(holder, record):
+        if holder is not None and infers_restarts and _is_same_unit(holder, record):
             record = record._replace(restart=holder.restart + 1)
         settle_s = _right_to(holder, record, beat_s)
         if settle_s is None:

@@ -20,7 +20,8 @@ class Engine(NamedTuple):
         unit: Engine's name for the unit of this agent, such as ``80_3``.
         restart: Number of times that the engine has restarted the unit. Only Slurm counts them; of
             other engines, the attempt's record has the number.
-        counts_restarts: Whether the engine counts the restarts of a unit.
+        infers_restarts: Whether a second agent of the unit is its next restart: the engine starts
+            units again under their names and does not count that.
         host: Engine's name for the node.
         gpus: GPUs that the engine assigned, by number or UUID.
         signals_all: Whether the engine sends SIGTERM to each process of the unit, not only to the
@@ -32,7 +33,7 @@ class Engine(NamedTuple):
     name: str = ""
     unit: str = ""
     restart: int = 0
-    counts_restarts: bool = False
+    infers_restarts: bool = False
     host: str = ""
     gpus: tuple[str, ...] = ()
     signals_all: bool = False
@@ -52,15 +53,19 @@ def read_engine(variables: Mapping[str, str]) -> Engine:
         gpus = ()
     if "TARMAC_ENGINE" in variables:
         # The process or script that started this agent describes the engine.
+        has_lifeline = "TARMAC_ENGINE_LIFELINE" in variables
         return Engine(
             name=variables["TARMAC_ENGINE"],
             unit=variables.get("TARMAC_ENGINE_UNIT", ""),
             host=variables.get("TARMAC_ENGINE_HOST") or os.uname().nodename,
             gpus=gpus,
-            has_lifeline="TARMAC_ENGINE_LIFELINE" in variables,
+            # What keeps a lifeline ends the agent itself, and never starts its unit again.
+            infers_restarts=not has_lifeline,
+            has_lifeline=has_lifeline,
         )
     if "TARMAC_KUBERNETES_JOB" in variables:
-        # No restart count: each restart of an index is a new pod with its own devices.
+        # No restarts: each restart of an index is a new pod, which the runner follows as a new
+        # attempt.
         index = variables.get("JOB_COMPLETION_INDEX", "0")
         return Engine(
             name="Kubernetes",
@@ -78,7 +83,6 @@ def read_engine(variables: Mapping[str, str]) -> Engine:
         name="Slurm",
         unit=unit,
         restart=int(variables.get("SLURM_RESTART_COUNT") or 0),
-        counts_restarts=True,
         host=host,
         gpus=gpus,
         signals_all=True,

@@ -140,7 +140,7 @@ def _run(element: AttemptSpec, part: Sequence[str], here: AgentContext) -> int:
             directory,
             element.number,
             record,
-            counts_restarts=engine.counts_restarts,
+            infers_restarts=engine.infers_restarts,
             beat_s=element.beat_s,
             inbox=here.inbox,
         )
