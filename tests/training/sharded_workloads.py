@@ -77,11 +77,13 @@ grouped = _workload(
     weight_decay={"*.bias": 0.0},
     parameter_groups={"first.*": ParameterGroup(optimizer=mlp_workload.recipe.optimizer)},
 )
+BIASES_BY_ANOTHER = {"*.bias": ParameterGroup(optimizer=mlp_workload.recipe.optimizer)}
 torch_class = of_class(torch.optim.RAdam, eps=1e-3)
 averaged = _workload("averaged", ema=Ema(decay=0.9))
 by_muon = _workload(
     "by_muon",
     optimizer=Muon(learning_rate=0.1, momentum=0.9, nesterov=True, iterations=5, fixed_norm=None),
+    parameter_groups=BIASES_BY_ANOTHER,
 )
 loaded = dataclasses.replace(
     loader_cases.workload(loader_cases.Noisy), name="loaded", model=loader_cases.plain_network
