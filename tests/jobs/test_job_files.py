@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from yaml_numbers import YAML_NUMBERS, YAML_TEXTS
 
 from tarmac.documents import (
     change_document,
@@ -24,7 +25,6 @@ from tarmac.jobs.reader import parse_job, read_job
 from tarmac.tasks.model import Container, Job, SystemEnvironment, TaskSpec, Venv
 from tarmac.tasks.placeholders import escape, fill
 from tarmac.tasks.plan import plan_tasks
-from yaml_numbers import YAML_NUMBERS, YAML_TEXTS
 
 WHOLE = """
 name: mnist

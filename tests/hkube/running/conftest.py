@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from hkube_functions import Functions, Log
+
 from tarmac.hkube.running import work_on_pipeline
 from tarmac.jobs import Job, create_run, find_run
 

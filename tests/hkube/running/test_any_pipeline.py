@@ -6,10 +6,10 @@ import hashlib
 import tempfile
 from pathlib import Path
 
+from hkube_functions import Failed, Functions, Log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hkube_functions import Failed, Functions, Log
 from tarmac.errors import RequestError
 from tarmac.hkube.running import work_on_pipeline
 from tarmac.jobs import Job, create_run, find_run

@@ -10,9 +10,9 @@ import sys
 import tracemalloc
 
 import pytest
+from hkube_functions import Failed, Log, body
 
 import tarmac
-from hkube_functions import Failed, Log, body
 from tarmac.errors import RequestError, TarmacError
 from tarmac.formats import merged
 from tarmac.hkube.pipelines.batches import Inputs
