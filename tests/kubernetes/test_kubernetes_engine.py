@@ -563,8 +563,9 @@ def test_pods_of_two_nodes_are_shown_later_than_the_end_of_their_job(on_two, run
         return {name: thing for name, thing in found.items() if name not in late}
 
     monkeypatch.setattr(watch_of_objects.Watch, "look", look)
-    (end,) = on_two(lambda _: 0).ends.values()
-    assert (end.outcome, end.reason, end.attempts) == ("succeeded", "", 1)
+    progress = on_two(lambda _: 0)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.reason, end.attempts) == ("succeeded", "", 1), progress.retries
 
 
 def test_a_job_of_two_nodes_that_somebody_deletes_is_cancelled(on_two, run_job):
