@@ -20,7 +20,7 @@ from tarmac.executors.events import Waiting
 from tarmac.executors.kubernetes import KubernetesExecutor, admission, creation, followers
 from tarmac.executors.kubernetes.engine import KubernetesEngine
 from tarmac.executors.kubernetes.mirrors import Mirrors
-from tarmac.executors.kubernetes.pods import SeenJob
+from tarmac.executors.kubernetes.pods import SeenJob, SeenPod
 from tarmac.executors.queueing import QueueingExecutor, watch
 from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_tasks
 from tarmac.kubernetes import WAITS, NoAnswer
@@ -550,7 +550,7 @@ def test_an_evicted_pod_ends_the_attempt_on_both_nodes_and_spends_no_retry(on_tw
 
 
 def test_pods_of_two_nodes_are_shown_later_than_the_end_of_their_job(on_two, run_job, monkeypatch):
-    agents, hidden, looks = run_job.agents, [], watch_of_objects.Watch.look
+    hidden, looks = [], watch_of_objects.Watch.look
     monkeypatch.setattr(watch, "_LOOK_SELDOM_S", 0.05)
 
     def look(watch):
@@ -559,8 +559,13 @@ def test_pods_of_two_nodes_are_shown_later_than_the_end_of_their_job(on_two, run
             return found
         jobs = [thing for thing in found.values() if isinstance(thing, SeenJob)]
         hidden.extend(job.name for job in jobs if job.completed)
-        late = [agent.pod for agent in agents.begun] if len(hidden) < 5 else ()
-        return {name: thing for name, thing in found.items() if name not in late}
+        # A pod that is seen and then hidden is one that is gone.
+        is_late = len(hidden) < 5
+        return {
+            name: thing
+            for name, thing in found.items()
+            if not (is_late and isinstance(thing, SeenPod))
+        }
 
     monkeypatch.setattr(watch_of_objects.Watch, "look", look)
     progress = on_two(lambda _: 0)
