@@ -213,7 +213,7 @@ esac
 """
     )
     engine.chmod(0o755)
-    given = f"import os, sys; program, engine = {str(program)!r}, {str(engine)!r}\n"
+    paths = f"import os, sys; program, engine = {str(program)!r}, {str(engine)!r}\n"
     modules = (
         "from pathlib import Path\n"
         "from tarmac.checks.frameworks import Framework\n"
@@ -222,7 +222,7 @@ esac
         "from tarmac.checks.targets import THIS_PYTHON, Target\n"
         "odd = Framework('odd', 'Odd', probe=Path(program))\n"
     )
-    check = subprocess.Popen([sys.executable, "-c", given + modules + starts])
+    check = subprocess.Popen([sys.executable, "-c", paths + modules + starts])
     wait_until(ready.exists, "the start of the probe")
     check.kill()
     check.wait()
