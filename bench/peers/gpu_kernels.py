@@ -34,20 +34,29 @@ draws = torch.Generator().manual_seed(0)
 targets = torch.randint(0, 10, (SAMPLES,), generator=draws).cuda()
 
 
+def network(index: int, sizes: tuple[int, ...], mix: str) -> FusedNetwork:
+    """Return a network with its own optimizer and activation, unless ``mix`` is ``equal``.
+
+    A ragged network has one to four hidden layers of a quarter to all of the first one's width.
+    """
+    if mix == "ragged":
+        width = sizes[1] * (1 + index % 4) // 4
+        sizes = (sizes[0], *(width,) * (1 + index // 4 % 4), sizes[-1])
+    hidden = len(sizes) - 2
+    return FusedNetwork(
+        sizes=sizes,
+        activations=(ACTIVATIONS[index % 4 if mix != "equal" else 0],) * hidden,
+        dropouts=(0.2,) * hidden,
+        optimizer=OPTIMIZERS[index % 7 if mix != "equal" else 0],
+        seed=index,
+    )
+
+
 def measured(count: int, sizes: tuple[int, ...], mix: str) -> dict:
     inputs = torch.randint(0, 256, (SAMPLES, sizes[0]), generator=draws, dtype=torch.uint8).cuda()
-    hidden = len(sizes) - 2
-    networks = [
-        FusedNetwork(
-            activations=(ACTIVATIONS[n % 4 if mix == "mixed" else 0],) * hidden,
-            dropouts=(0.2,) * hidden,
-            optimizer=OPTIMIZERS[n % 7 if mix == "mixed" else 0],
-            seed=n,
-        )
-        for n in range(count)
-    ]
+    networks = [network(n, sizes, mix) for n in range(count)]
     started = time.perf_counter()
-    stack = FusedStack(networks, sizes, inputs, targets, batch_size=BATCH, dtype=torch.bfloat16)
+    stack = FusedStack(networks, inputs, targets, batch_size=BATCH, dtype=torch.bfloat16)
     order = torch.randperm(SAMPLES, generator=draws)
     stack.begin(order, np.full(2 * STEPS, 1e-3), first_step=0)
     stack.run(1)
@@ -76,7 +85,7 @@ found = []
 for word in sys.argv[1:]:
     number, _, widths = word.partition(":")
     sizes = tuple(map(int, widths.split(",")))
-    for mix in ("equal", "mixed") if int(number) > 1 else ("equal",):
+    for mix in ("equal", "mixed", "ragged") if int(number) > 1 else ("equal",):
         found.append(measured(int(number), sizes, mix))
         torch.cuda.empty_cache()
 print(json.dumps({"stacks": found}))

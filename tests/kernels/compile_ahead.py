@@ -29,7 +29,7 @@ _POINTERS = {
     **dict.fromkeys(("ORDER", "CURSOR", "ACTIVATION", "THRESHOLD", "FORM", "SLOT"), "*i32"),
     **dict.fromkeys(("B", "SCALE", "W", "U", "V", "UB", "VB", "RULE", "FACTORS", "DECAY"), "*fp32"),
     **dict.fromkeys(("factor", "shift", "smoothing"), "fp32"),
-    **dict.fromkeys(("SEED", "TARGETS"), "*i64"),
+    **dict.fromkeys(("SEED", "TARGETS", "PLACES"), "*i64"),
     "TOTALS": "*fp64",
 }
 _OF_PRODUCTS = ("X", "C", "H", "E", "G")
@@ -57,11 +57,11 @@ class Usage:
     shared: int
 
 
-def variants(dtype: str, precision: str) -> Iterator[Variant]:
-    """Every variant that a launch may choose."""
+def variants(dtype: str, precision: str, *, ragged: bool = False) -> Iterator[Variant]:
+    """Every variant that a launch of a stack of one shape may choose, or of a ragged one."""
 
     def variant(kernel: str, warps: int, stages: int, **constants: Any) -> Variant:
-        values = {"PRECISION": precision, **constants}
+        values = {"PRECISION": precision, "RAGGED": ragged, **constants}
         return Variant(kernel, tuple(values.items()), warps, stages)
 
     item_bytes = _ITEM_BYTES[dtype]

@@ -41,7 +41,6 @@ class Case:
     """A stack and how it trains."""
 
     networks: tuple[FusedNetwork, ...]
-    sizes: tuple[int, ...]
     num_samples: int
     batch_size: int
     num_steps: int
@@ -67,12 +66,14 @@ class Outcome:
 def network(
     optimizer: Optimizer,
     *activations: str,
+    sizes: tuple[int, ...] = (16, 16, 3),
     dropout: float = 0.0,
     seed: int = 1,
     weight_decay: tuple[tuple[float, float], ...] | None = None,
 ) -> FusedNetwork:
     """A network with one dropout."""
     return FusedNetwork(
+        sizes=sizes,
         activations=activations,
         dropouts=(dropout,) * len(activations),
         optimizer=optimizer,
@@ -84,8 +85,8 @@ def network(
 def samples_of(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
     """Bytes and classes."""
     draws = torch.Generator().manual_seed(5)
-    inputs = torch.randint(0, 256, (case.num_samples, case.sizes[0]), generator=draws)
-    targets = torch.randint(0, case.sizes[-1], (case.num_samples,), generator=draws)
+    inputs = torch.randint(0, 256, (case.num_samples, case.networks[0].sizes[0]), generator=draws)
+    targets = torch.randint(0, case.networks[0].sizes[-1], (case.num_samples,), generator=draws)
     return inputs.to(torch.uint8), targets
 
 
@@ -97,7 +98,7 @@ def initial(case: Case, index: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
             torch.randn(outer, inner, generator=draws) / inner**0.5,
             torch.randn(outer, generator=draws) / 10,
         )
-        for inner, outer in itertools.pairwise(case.sizes)
+        for inner, outer in itertools.pairwise(case.networks[index].sizes)
     ]
 
 
@@ -128,7 +129,6 @@ def trained(case: Case) -> Outcome:
     def stack_of() -> FusedStack:
         return FusedStack(
             case.networks,
-            case.sizes,
             inputs,
             targets,
             batch_size=case.batch_size,

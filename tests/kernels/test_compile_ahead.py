@@ -30,13 +30,15 @@ pytestmark = pytest.mark.timeout(1200)
 )
 def test_every_variant_compiles_without_spilling_registers(compilers, capability, dtype, precision):
     compile_it = partial(compiled, dtype=dtype, capability=capability)
-    used = [*compilers.map(compile_it, variants(dtype, precision))]
-    assert len(used) == 18
-    _fit(used)
+    for ragged in (False, True):
+        used = [*compilers.map(compile_it, variants(dtype, precision, ragged=ragged))]
+        assert len(used) == 18
+        _fit(used)
 
 
-def test_a_variant_of_each_kernel_compiles_without_spilling_registers(compilers):
-    of_each = {variant.kernel: variant for variant in variants("*bf16", "ieee")}
+@pytest.mark.parametrize("ragged", [False, True], ids=["one shape", "ragged"])
+def test_a_variant_of_each_kernel_compiles_without_spilling_registers(compilers, ragged):
+    of_each = {variant.kernel: variant for variant in variants("*bf16", "ieee", ragged=ragged)}
     assert of_each.keys() == {"forward", "backward", "head", "update"}
     _fit([*compilers.map(partial(compiled, dtype="*bf16", capability=90), of_each.values())])
 

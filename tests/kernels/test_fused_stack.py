@@ -8,6 +8,7 @@ within 2e-3, where an activation is not at its kink.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -32,13 +33,13 @@ _MIXED = Case(
             optimizer,
             ACTIVATIONS[index % 4],
             ACTIVATIONS[(index + 1) % 4],
+            sizes=(13, 9, 11, 10),
             dropout=(0.0, 0.2, 0.5, 0.9, 1.0, 0.2)[index % 6],
             seed=index + 2**40,
             weight_decay=((1e-2, 0.0), (0.0, 1e-3), (1e-3, 1e-3)) if index % 2 else None,
         )
         for index, optimizer in enumerate(OPTIMIZERS)
     ),
-    sizes=(13, 9, 11, 10),
     num_samples=20,
     batch_size=12,
     num_steps=3,
@@ -47,10 +48,26 @@ _MIXED = Case(
 )
 _SMALL = Case(
     networks=(network(OPTIMIZERS[1], "tanh", dropout=0.5), network(OPTIMIZERS[2], "elu", seed=2)),
-    sizes=(16, 16, 3),
     num_samples=24,
     batch_size=16,
     num_steps=4,
+)
+# Other widths and depths beside each other, one of them of several tiles.
+_SHAPES = ((13, 9, 10), (13, 9, 11, 10), (13, 70, 10), (13, 20, 5, 17, 10), (13, 33, 40, 10))
+_RAGGED = dataclasses.replace(
+    _MIXED,
+    networks=tuple(
+        dataclasses.replace(
+            mine,
+            sizes=sizes,
+            activations=tuple(ACTIVATIONS[(index + k) % 4] for k in range(len(sizes) - 2)),
+            dropouts=(mine.dropouts[0],) * (len(sizes) - 2),
+            weight_decay=((1e-2, 1e-3),) * (len(sizes) - 1) if index % 2 else None,
+        )
+        for index, (mine, sizes) in enumerate(
+            zip(_MIXED.networks, itertools.cycle(_SHAPES), strict=False)
+        )
+    ),
 )
 # FlatOptimizer computes RMSprop by Adam's kernel, and calls its state so.
 _OTHER_NAMES = {"square_avg": "exp_avg_sq"}
@@ -87,17 +104,35 @@ def test_a_stack_equals_float64_autograd_in_fp16_within_its_rounding(interpreted
 @pytest.mark.parametrize("sizes", [(16, 3), (12, 8, 8, 8, 5)], ids=["none", "three"])
 def test_networks_have_any_number_of_hidden_layers(interpreted, sizes):
     depth = len(sizes) - 2
-    networks = tuple(network(o, *("relu",) * depth, dropout=0.1) for o in OPTIMIZERS[:2])
-    case = dataclasses.replace(_SMALL, networks=networks, sizes=sizes, num_steps=2)
+    networks = tuple(
+        network(o, *("relu",) * depth, sizes=sizes, dropout=0.1) for o in OPTIMIZERS[:2]
+    )
+    case = dataclasses.replace(_SMALL, networks=networks, num_steps=2)
     _compare(case, interpreted(trained, case), parameters=1e-6, state=1e-5, totals=1e-6)
 
 
 def test_a_network_of_several_tiles_is_the_sum_of_them(interpreted):
-    networks = (network(OPTIMIZERS[1], "tanh", "elu", dropout=0.2),)
-    case = Case(
-        networks=networks, sizes=(70, 40, 35, 10), num_samples=50, batch_size=40, num_steps=1
-    )
+    mine = network(OPTIMIZERS[1], "tanh", "elu", sizes=(70, 40, 35, 10), dropout=0.2)
+    case = Case(networks=(mine,), num_samples=50, batch_size=40, num_steps=1)
     _compare(case, interpreted(trained, case), parameters=1e-6, state=1e-5, totals=1e-6)
+
+
+def test_networks_of_other_widths_and_depths_equal_float64_autograd(interpreted):
+    _compare(_RAGGED, interpreted(trained, _RAGGED), parameters=1e-6, state=1e-5, totals=1e-6)
+
+
+def test_networks_of_other_shapes_resume_to_the_bit_and_leave_without_a_trace(interpreted):
+    case = dataclasses.replace(_RAGGED, networks=_RAGGED.networks[:5], num_steps=2)
+    whole = interpreted(trained, case)
+    resumed = interpreted(trained, dataclasses.replace(case, stop_after=1))
+    _are_equal(resumed.parameters, whole.parameters)
+    _are_equal([[*s.values()] for s in resumed.slots], [[*s.values()] for s in whole.slots])
+    # The deepest network leaves; all shapes but one leave.
+    for kept in ((4, 1), (2,)):
+        left = interpreted(trained, dataclasses.replace(case, stop_after=1, kept=kept))
+        _are_equal(left.parameters, [whole.parameters[index] for index in kept])
+        _are_equal([[*s.values()] for s in left.slots], [[*whole.slots[k].values()] for k in kept])
+        assert torch.equal(left.scores, whole.scores[[*kept]])
 
 
 def test_networks_may_share_their_order_of_samples(interpreted):
@@ -143,9 +178,17 @@ def test_a_network_that_no_kernel_can_train_is_refused_with_the_reason():
     with pytest.raises(UnfitNetworkError, match="activation gelu, expected relu, elu, tanh"):
         network(OPTIMIZERS[0], "gelu")
     with pytest.raises(UnfitNetworkError, match="300 classes, expected at most 256"):
-        _stack((network(OPTIMIZERS[0], "relu"),), sizes=(16, 16, 300))
+        network(OPTIMIZERS[0], "relu", sizes=(16, 16, 300))
+    with pytest.raises(UnfitNetworkError, match="expected at least 1 each"):
+        network(OPTIMIZERS[0], "relu", sizes=(16, 0, 3))
+    with pytest.raises(ValueError, match="2 hidden layers, but the widths are"):
+        network(OPTIMIZERS[0], "relu", "relu")
     with pytest.raises(ValueError, match="expected uint8"):
-        _stack((network(OPTIMIZERS[0], "relu"),), sizes=(15, 16, 3))
+        _stack((network(OPTIMIZERS[0], "relu", sizes=(15, 16, 3)),))
+    with pytest.raises(ValueError, match="differ in their inputs and classes"):
+        _stack((network(OPTIMIZERS[0], "relu"), network(OPTIMIZERS[0], sizes=(16, 4))))
+    with pytest.raises(ValueError, match="others have none"):
+        _stack((network(OPTIMIZERS[0], "relu"), network(OPTIMIZERS[0], sizes=(16, 3))))
     with pytest.raises(ValueError, match="dropout is 2"):
         network(OPTIMIZERS[0], "relu", dropout=2)
 
@@ -175,10 +218,11 @@ def test_on_a_gpu_recorded_steps_and_a_resumed_training_are_the_same_to_the_bit(
 
 def _scored(case: Case) -> tuple[list[float], list[float]]:
     """Return losses and right answers of untrained networks, by the kernels and by PyTorch."""
-    stack = _stack(case.networks, sizes=case.sizes)
+    stack = _stack(case.networks)
+    sizes = case.networks[0].sizes
     draws = torch.Generator().manual_seed(3)
-    inputs = torch.randint(0, 256, (30, case.sizes[0]), generator=draws).to(torch.uint8)
-    targets = torch.randint(0, case.sizes[-1], (30,), generator=draws)
+    inputs = torch.randint(0, 256, (30, sizes[0]), generator=draws).to(torch.uint8)
+    targets = torch.randint(0, sizes[-1], (30,), generator=draws)
     for mine in stack.parameters(0):
         mine.weight.copy_(torch.randn(mine.weight.shape, generator=draws))
     stack.publish()
@@ -191,9 +235,9 @@ def _scored(case: Case) -> tuple[list[float], list[float]]:
     return found, [loss.item(), float(right)]
 
 
-def _stack(networks: tuple[FusedNetwork, ...], sizes: tuple[int, ...] = (16, 16, 3)) -> FusedStack:
+def _stack(networks: tuple[FusedNetwork, ...]) -> FusedStack:
     inputs = torch.zeros(20, 16, dtype=torch.uint8)
-    return FusedStack(networks, sizes, inputs, torch.zeros(20, dtype=torch.int64), batch_size=16)
+    return FusedStack(networks, inputs, torch.zeros(20, dtype=torch.int64), batch_size=16)
 
 
 def _are_equal(found: list[list], wanted: list[list]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 
 from tarmac.kernels.network import ACTIVATIONS, FusedNetwork
 from tarmac.kernels.parsing import parsing_in_threads
+from tarmac.kernels.places import Places
 from tarmac.kernels.rules import rule_of
 from tarmac.kernels.storage import Batches, Layer, rounded_up, slots_of
 from tarmac.kernels.tiles import (
@@ -72,6 +73,7 @@ class Launches:
         layers: Layers of all networks, from the input to the logits.
         products: How samples are read and multiplied.
         device: Device that holds the tensors and runs the kernels.
+        is_ragged: Whether the kernels read each network's widths from a table.
     """
 
     def __init__(
@@ -80,6 +82,8 @@ class Launches:
         layers: Sequence[Layer],
         products: Products,
         device: torch.device,
+        *,
+        is_ragged: bool,
     ) -> None:
         # This imports Triton, which only stacks need.
         from tarmac.kernels import mlp  # noqa: PLC0415
@@ -98,8 +102,17 @@ class Launches:
         def on_device(values: object, dtype: torch.dtype) -> torch.Tensor:
             return torch.tensor(values, dtype=dtype, device=device)
 
-        codes = [[ACTIVATIONS.index(name) for name in n.activations] for n in networks]
-        thresholds = [[round(p * _LEVELS) for p in n.dropouts] for n in networks]
+        num_hidden = len(layers) - 1
+        # Nothing reads the entries of layers that a network lacks.
+        padding = [(0,) * (num_hidden - len(network.activations)) for network in networks]
+        codes = [
+            [*map(ACTIVATIONS.index, network.activations), *rest]
+            for network, rest in zip(networks, padding, strict=True)
+        ]
+        thresholds = [
+            [*(round(p * _LEVELS) for p in network.dropouts), *rest]
+            for network, rest in zip(networks, padding, strict=True)
+        ]
         scales = [[_LEVELS / (_LEVELS - t) if t < _LEVELS else 0.0 for t in r] for r in thresholds]
         self._per_layer = (
             on_device(codes, torch.int32),
@@ -113,14 +126,20 @@ class Launches:
             on_device(slots_of(networks), torch.int32),
             on_device([[*rule.average, *rule.moment, rule.eps] for rule in rules], torch.float32),
         )
-        none = ((0.0, 0.0),) * len(layers)
-        self._decays = on_device([n.weight_decay or none for n in networks], torch.float32)
+        decays = [_padded(network, num_hidden) for network in networks]
+        self._decays = on_device(decays, torch.float32)
+        self._is_ragged = is_ragged
+        places = Places(networks, layers, self._rows)
 
-        def values(width: int) -> torch.Tensor:
-            return torch.zeros(self._count, self._rows, width, dtype=products.dtype, device=device)
+        def values(size: int, starts: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+            flat = torch.zeros(size, dtype=products.dtype, device=device)
+            # The table of a ragged stack has the starts of the layers, too.
+            return [flat if is_ragged else flat[start[0] :] for start in starts]
 
-        self._hidden = [values(layer.stored[0]) for layer in layers[:-1]]
-        self._errors = [values(layer.stored[0]) for layer in layers]
+        self._hidden = values(places.num_hidden_elements, places.outputs[:-1])
+        self._errors = values(places.num_elements, places.outputs)
+        table = places.table() if is_ragged else torch.zeros(1, dtype=torch.int64)
+        self._places = table.to(device)
 
     def step(self, batches: Batches, factors: torch.Tensor, offset: int) -> None:
         """Run the step that is ``offset`` steps after the cursor.
@@ -167,34 +186,31 @@ class Launches:
     def _launch(
         self, kernel: Any, grid: tuple[int, ...], *arguments: object, **constants: object
     ) -> None:
+        if 0 in grid:
+            # The networks that had this layer have left.
+            return
         if self._only_compiles:
             kernel.warmup(*arguments, grid=grid, **constants)
         else:
             kernel[grid](*arguments, **constants)
 
     def _forward(self, batches: Batches, offset: int, *, smoothing: float, training: bool) -> None:
-        count = self._count
         factor, shift = self._scale
         for index, layer in enumerate(self._layers[:-1]):
-            width, depth = layer.stored
-            tile = product_tile(count, self._rows, width, self._num_processors)
-            grid = (_ceil(self._rows, tile.rows) * _ceil(width, tile.columns), count)
+            widths = [width for width, _ in layer.stored]
+            depth = max(depth for _, depth in layer.stored)
+            tile = product_tile(self._rows, widths, self._num_processors)
             self._launch(
                 self._kernels.forward,
-                grid,
+                self._grid(_ceil(self._rows, tile.rows) * _ceil(w, tile.columns) for w in widths),
                 batches.inputs if index == 0 else self._hidden[index - 1],
-                *(
-                    batches.order,
-                    batches.cursor,
-                    layer.copy,
-                    layer.values.biases,
-                    self._hidden[index],
-                ),
-                *self._per_layer,
-                *(factor, shift, width, depth, layer.true[0], self._rows),
+                *(batches.order, batches.cursor, layer.copy, layer.values.biases),
+                *(self._hidden[index], self._places, *self._per_layer),
+                *(factor, shift, *layer.stored[0], layer.true[0][0], self._rows),
                 *(batches.batch_size, batches.order_stride, index, len(self._hidden)),
                 *(offset, int(training)),
                 FIRST=index == 0,
+                RAGGED=self._is_ragged,
                 ROWS=tile.rows,
                 COLUMNS=tile.columns,
                 DEPTH=load_depth(depth, self._item_bytes),
@@ -203,17 +219,18 @@ class Launches:
                 num_stages=tile.stages,
             )
         last = self._layers[-1]
-        width, depth = last.stored
-        columns = head_columns(width)
+        columns = head_columns(last.stored[0][0])
+        depth = max(depth for _, depth in last.stored)
         self._launch(
             self._kernels.head,
-            (_ceil(self._rows, HEAD_ROWS), count),
+            (_ceil(self._rows, HEAD_ROWS), self._count),
             self._hidden[-1] if self._hidden else batches.inputs,
             *(batches.order, batches.cursor, batches.targets, last.copy, last.values.biases),
-            *(self._errors[-1], batches.totals, factor, shift, smoothing),
-            *(width, depth, last.true[0], self._rows),
-            *(batches.batch_size, batches.order_stride, offset),
+            *(self._errors[-1], self._places, batches.totals, factor, shift, smoothing),
+            *(*last.stored[0], last.true[0][0], self._rows),
+            *(batches.batch_size, batches.order_stride, len(self._hidden), offset),
             FIRST=not self._hidden,
+            RAGGED=self._is_ragged,
             ROWS=HEAD_ROWS,
             COLUMNS=columns,
             DEPTH=head_depth(depth, columns, self._item_bytes),
@@ -223,44 +240,44 @@ class Launches:
         )
 
     def _backward(self, cursor: torch.Tensor, index: int, offset: int) -> None:
-        layer, count = self._layers[index], self._count
-        width, below = layer.stored
-        tile = product_tile(count, self._rows, below, self._num_processors)
-        grid = (_ceil(self._rows, tile.rows) * _ceil(below, tile.columns), count)
+        layer = self._layers[index]
+        below = [depth for _, depth in layer.stored]
+        tile = product_tile(self._rows, below, self._num_processors)
         self._launch(
             self._kernels.backward,
-            grid,
+            self._grid(_ceil(self._rows, tile.rows) * _ceil(w, tile.columns) for w in below),
             *(self._errors[index], cursor, layer.copy),
-            *(self._hidden[index - 1], self._errors[index - 1]),
+            *(self._hidden[index - 1], self._errors[index - 1], self._places),
             *self._per_layer,
-            *(width, below, self._rows, index - 1, len(self._hidden), offset),
+            *(*layer.stored[0], self._rows, index, len(self._hidden), offset),
+            RAGGED=self._is_ragged,
             ROWS=tile.rows,
             COLUMNS=tile.columns,
-            DEPTH=load_depth(width, self._item_bytes),
+            DEPTH=load_depth(max(width for width, _ in layer.stored), self._item_bytes),
             PRECISION=self._precision,
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
 
     def _update(self, batches: Batches, factors: torch.Tensor, index: int, offset: int) -> None:
-        layer, count = self._layers[index], self._count
-        width, depth = layer.stored
-        tile = update_tile(count, width, depth, self._num_processors)
-        grid = (_ceil(width, tile.outputs) * _ceil(depth, tile.inputs), count)
+        layer = self._layers[index]
+        tile = update_tile(layer.stored, self._num_processors)
         self._launch(
             self._kernels.update,
-            grid,
+            self._grid(_ceil(n, tile.outputs) * _ceil(k, tile.inputs) for n, k in layer.stored),
             self._errors[index],
             self._hidden[index - 1] if index else batches.inputs,
             *(batches.order, batches.cursor, layer.values.weights, layer.copy),
             *(layer.averages.weights, layer.moments.weights),
             *(layer.values.biases, layer.averages.biases, layer.moments.biases),
-            *self._rules,
+            *(self._places, *self._rules),
             *(factors, self._decays, *self._scale),
-            *(width, depth, *layer.true, self._rows, batches.batch_size, batches.order_stride),
+            *(*layer.stored[0], *layer.true[0], self._rows),
+            *(batches.batch_size, batches.order_stride),
             *(index, len(self._layers), factors.shape[1], offset),
             FIRST=index == 0,
             COPY=layer.has_copy,
+            RAGGED=self._is_ragged,
             OUTPUTS=tile.outputs,
             INPUTS=tile.inputs,
             ROWS=self._products.block,
@@ -268,6 +285,16 @@ class Launches:
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
+
+    def _grid(self, tiles: Iterable[int]) -> tuple[int, int]:
+        """Return the grid for the network with the most tiles; programs of others end at once."""
+        return max(tiles), self._count
+
+
+def _padded(network: FusedNetwork, num_hidden: int) -> list[tuple[float, float]]:
+    """Return a network's weight decay by layer, as `layer_shapes` numbers them."""
+    own = network.weight_decay or ((0.0, 0.0),) * (len(network.activations) + 1)
+    return [*own[:-1], *[(0.0, 0.0)] * (num_hidden + 1 - len(own)), own[-1]]
 
 
 def _num_processors(device: torch.device) -> int:

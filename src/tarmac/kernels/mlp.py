@@ -4,6 +4,10 @@ Axis 0 of a launch is the tile, axis 1 the network. ``N`` and ``K`` are stored w
 16, so that rows are aligned. Elements beyond the true widths are zero and stay zero. Values are
 ``[networks, rows, features]``, weights ``[networks, out, in]``.
 
+Networks of a RAGGED stack have widths and depths of their own. PLACES then holds their widths, and
+where their values begin: int64 ``[networks, layers, 16]``, see `tarmac.kernels.places`. Programs
+beyond a network's own tiles return at once.
+
 ``CURSOR`` is int32 ``[3]``: the number of the step in the tables, the number of samples in
 ``ORDER``, and the number of steps before the tables begin. The cursor is on the device, so that
 recorded launches continue from its current value. ``offset`` is a launch's step in a recording.
@@ -16,6 +20,25 @@ import triton
 import triton.language as tl
 
 _LEVELS = tl.constexpr(65536)
+
+# Fields of PLACES, after N, K and the true N and K.
+_FIELDS = tl.constexpr(16)
+_BELOW, _WEIGHTS, _BIASES, _OUTPUTS, _INPUTS = (tl.constexpr(index) for index in range(4, 9))
+_AVERAGES, _MOMENTS, _BIAS_AVERAGES, _BIAS_MOMENTS = (tl.constexpr(i) for i in range(9, 13))
+
+
+@triton.jit
+def _widths(place):
+    """Return N, K and the true N of a network's layer in a ragged stack."""
+    stored_n = tl.multiple_of(tl.load(place).to(tl.int32), 16)
+    stored_k = tl.multiple_of(tl.load(place + 1).to(tl.int32), 16)
+    return stored_n, stored_k, tl.load(place + 2).to(tl.int32)
+
+
+@triton.jit
+def _start(place, field):
+    """Return where a network's values begin; a multiple of 16, so that loads are aligned."""
+    return tl.multiple_of(tl.load(place + field), 16)
 
 
 @triton.jit
@@ -65,20 +88,19 @@ def _slope(y, code):
 
 @triton.jit
 def _product(
-    X, C, at, cols, net, N, K, factor, shift,
+    X, weights, at, cols, N, K, factor, shift,
     FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Return a tile of X[at] @ C[net].T; FIRST converts and scales the bytes of X."""
+    """Return a tile of X[at] @ weights.T; FIRST converts and scales the bytes of X."""
     inner = tl.arange(0, DEPTH)
-    weights = C + net.to(tl.int64) * N * K
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for k in range(0, K, DEPTH):
         inside = inner + k < K
         x = tl.load(X + at[:, None] * K + (inner + k)[None, :], mask=inside[None, :], other=0)
         if FIRST:
             # Weights beyond the true width are zero, so the shifted padding adds nothing.
-            x = (x.to(tl.float32) * factor + shift).to(C.dtype.element_ty)
+            x = (x.to(tl.float32) * factor + shift).to(weights.dtype.element_ty)
         w = tl.load(
             weights + cols[:, None] * K + (inner + k)[None, :],
             mask=(cols < N)[:, None] & inside[None, :],
@@ -100,22 +122,33 @@ def _product(
     ]
 )
 def forward(
-    X, ORDER, CURSOR, C, B, H, ACTIVATION, THRESHOLD, SCALE, SEED, factor, shift,
+    X, ORDER, CURSOR, C, B, H, PLACES, ACTIVATION, THRESHOLD, SCALE, SEED, factor, shift,
     N, K, n, rows_stored, batch_size, order_stride, layer, num_hidden, offset, training,
-    FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
-    PRECISION: tl.constexpr,
+    FIRST: tl.constexpr, RAGGED: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Set H[net] = dropout(activation(X[net] @ C[net].T + B[net])); FIRST gathers X by ORDER."""
     net = tl.program_id(1)
+    if RAGGED:
+        place = PLACES + (net * (num_hidden + 1) + layer) * _FIELDS
+        N, K, n = _widths(place)
+        at_c, at_b = _start(place, _WEIGHTS), _start(place, _BIASES)
+        at_h, at_x = _start(place, _OUTPUTS), _start(place, _INPUTS)
+        if tl.program_id(0) >= tl.cdiv(rows_stored, ROWS) * tl.cdiv(N, COLUMNS):
+            return
+    else:
+        at_c, at_b = net.to(tl.int64) * N * K, net * N
+        at_h, at_x = net.to(tl.int64) * rows_stored * N, net.to(tl.int64) * rows_stored * K
     tiles = tl.cdiv(N, COLUMNS)
     rows = tl.program_id(0) // tiles * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(0) % tiles * COLUMNS + tl.arange(0, COLUMNS)
     if FIRST:
         at, _ = _samples(ORDER, CURSOR, net, rows, batch_size, order_stride, offset)
     else:
-        at = net.to(tl.int64) * rows_stored + rows
-    x = _product(X, C, at, cols, net, N, K, factor, shift, FIRST, ROWS, COLUMNS, DEPTH, PRECISION)
-    x += tl.load(B + net * N + cols, mask=cols < N, other=0.0)[None, :]
+        at = rows.to(tl.int64)
+        X += at_x
+    x = _product(X, C + at_c, at, cols, N, K, factor, shift, FIRST, ROWS, COLUMNS, DEPTH, PRECISION)
+    x += tl.load(B + at_b + cols, mask=cols < N, other=0.0)[None, :]
     here = net * num_hidden + layer
     y = _activated(x, tl.load(ACTIVATION + here))
     elements = rows[:, None] * N + cols[None, :]
@@ -124,16 +157,15 @@ def forward(
         kept = _kept(SEED, CURSOR, net, elements, layer, offset, threshold)
         y = tl.where(kept, y * tl.load(SCALE + here), 0.0)
     y = tl.where((cols < n)[None, :], y, 0.0)
-    target = H + net.to(tl.int64) * rows_stored * N + elements
-    tl.store(target, y.to(H.dtype.element_ty), mask=(cols < N)[None, :])
+    tl.store(H + at_h + elements, y.to(H.dtype.element_ty), mask=(cols < N)[None, :])
 
 
-@triton.jit(do_not_specialize=["n", "batch_size", "order_stride", "offset"])
+@triton.jit(do_not_specialize=["n", "batch_size", "order_stride", "num_hidden", "offset"])
 def head(
-    X, ORDER, CURSOR, TARGETS, C, B, E, TOTALS, factor, shift, smoothing,
-    N, K, n, rows_stored, batch_size, order_stride, offset,
-    FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
-    PRECISION: tl.constexpr,
+    X, ORDER, CURSOR, TARGETS, C, B, E, PLACES, TOTALS, factor, shift, smoothing,
+    N, K, n, rows_stored, batch_size, order_stride, num_hidden, offset,
+    FIRST: tl.constexpr, RAGGED: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Set E[net] to the gradient of the mean loss by the logits, and add to TOTALS.
 
@@ -141,16 +173,25 @@ def head(
     its own entry, so that the sums are bitwise reproducible.
     """
     net = tl.program_id(1)
+    if RAGGED:
+        place = PLACES + (net * (num_hidden + 1) + num_hidden) * _FIELDS
+        N, K, n = _widths(place)
+        at_c, at_b = _start(place, _WEIGHTS), _start(place, _BIASES)
+        at_e, at_x = _start(place, _OUTPUTS), _start(place, _INPUTS)
+    else:
+        at_c, at_b = net.to(tl.int64) * N * K, net * N
+        at_e, at_x = net.to(tl.int64) * rows_stored * N, net.to(tl.int64) * rows_stored * K
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, COLUMNS)
     index, there = _samples(ORDER, CURSOR, net, rows, batch_size, order_stride, offset)
     if FIRST:
         at = index
     else:
-        at = net.to(tl.int64) * rows_stored + rows
-    x = _product(X, C, at, cols, net, N, K, factor, shift, FIRST, ROWS, COLUMNS, DEPTH, PRECISION)
+        at = rows.to(tl.int64)
+        X += at_x
+    x = _product(X, C + at_c, at, cols, N, K, factor, shift, FIRST, ROWS, COLUMNS, DEPTH, PRECISION)
     is_class = (cols < n)[None, :]
-    x += tl.load(B + net * N + cols, mask=cols < N, other=0.0)[None, :]
+    x += tl.load(B + at_b + cols, mask=cols < N, other=0.0)[None, :]
     x = tl.where(is_class, x, -float("inf"))
     most = tl.max(x, 1)
     p = tl.exp(x - most[:, None])
@@ -170,24 +211,37 @@ def head(
     count = tl.minimum(batch_size, left).to(tl.float32)
     e = (p / total[:, None] - tl.where(own, 1 - smoothing, 0.0) - even) / count
     e = tl.where(is_class & there[:, None], e, 0.0)
-    at_e = net.to(tl.int64) * rows_stored * N + rows[:, None] * N + cols[None, :]
-    tl.store(E + at_e, e.to(E.dtype.element_ty), mask=(cols < N)[None, :])
+    elements = rows[:, None] * N + cols[None, :]
+    tl.store(E + at_e + elements, e.to(E.dtype.element_ty), mask=(cols < N)[None, :])
 
 
 @triton.jit(do_not_specialize=["layer", "num_hidden", "offset"])
 def backward(
-    E, CURSOR, C, H, G, ACTIVATION, THRESHOLD, SCALE, SEED,
-    N, K, rows_stored, layer, num_hidden, offset,
+    E, CURSOR, C, H, G, PLACES, ACTIVATION, THRESHOLD, SCALE, SEED,
+    N, K, rows_stored, layer, num_hidden, offset, RAGGED: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Set G[net] = (E[net] @ C[net]) * activation'(H[net]), with the forward pass's dropout."""
+    """Set G[net] = (E[net] @ C[net]) * activation'(H[net]), with the forward pass's dropout.
+
+    E is the error of a layer's outputs; G and H are of the layer below.
+    """
     net = tl.program_id(1)
+    if RAGGED:
+        place = PLACES + (net * (num_hidden + 1) + layer) * _FIELDS
+        N, K, _ = _widths(place)
+        below = tl.load(place + _BELOW).to(tl.int32)
+        at_c, at_e, at_h = _start(place, _WEIGHTS), _start(place, _OUTPUTS), _start(place, _INPUTS)
+        if tl.program_id(0) >= tl.cdiv(rows_stored, ROWS) * tl.cdiv(K, COLUMNS):
+            return
+    else:
+        below = layer - 1
+        at_c = net.to(tl.int64) * N * K
+        at_e, at_h = net.to(tl.int64) * rows_stored * N, net.to(tl.int64) * rows_stored * K
     tiles = tl.cdiv(K, COLUMNS)
     rows = tl.program_id(0) // tiles * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(0) % tiles * COLUMNS + tl.arange(0, COLUMNS)
     inner = tl.arange(0, DEPTH)
-    weights = C + net.to(tl.int64) * N * K
-    errors = E + net.to(tl.int64) * rows_stored * N
+    weights, errors = C + at_c, E + at_e
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for k in range(0, N, DEPTH):
         inside = inner + k < N
@@ -202,19 +256,18 @@ def backward(
         total = tl.dot(e, w, total, input_precision=PRECISION)
     elements = rows[:, None] * K + cols[None, :]
     exists = (cols < K)[None, :]
-    whole = net.to(tl.int64) * rows_stored * K
-    h = tl.load(H + whole + elements, mask=exists, other=0.0).to(tl.float32)
-    here = net * num_hidden + layer
+    h = tl.load(H + at_h + elements, mask=exists, other=0.0).to(tl.float32)
+    here = net * num_hidden + below
     threshold = tl.load(THRESHOLD + here)
     code = tl.load(ACTIVATION + here)
     if threshold > 0:
         scale = tl.load(SCALE + here)
-        kept = _kept(SEED, CURSOR, net, elements, layer, offset, threshold)
+        kept = _kept(SEED, CURSOR, net, elements, below, offset, threshold)
         # With a dropout of 1 the scale is 0 and nothing is kept; avoid a division by 0.
         total = tl.where(kept, total * scale * _slope(h / tl.maximum(scale, 1.0), code), 0.0)
     else:
         total *= _slope(h, code)
-    tl.store(G + whole + elements, total.to(G.dtype.element_ty), mask=exists)
+    tl.store(G + at_h + elements, total.to(G.dtype.element_ty), mask=exists)
 
 
 @triton.jit
@@ -254,10 +307,10 @@ def _updated(
     ]
 )
 def update(
-    G, X, ORDER, CURSOR, W, C, U, V, B, UB, VB,
+    G, X, ORDER, CURSOR, W, C, U, V, B, UB, VB, PLACES,
     FORM, SLOT, RULE, FACTORS, DECAY, factor, shift,
     N, K, n, k_true, rows_stored, batch_size, order_stride, layer, num_layers, num_factors, offset,
-    FIRST: tl.constexpr, COPY: tl.constexpr,
+    FIRST: tl.constexpr, COPY: tl.constexpr, RAGGED: tl.constexpr,
     OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Update W[net], its copy C and the biases by the network's optimizer.
@@ -266,19 +319,41 @@ def update(
     index in U and in V, or -1 for none.
     """
     net = tl.program_id(1)
+    u_slot, v_slot = tl.load(SLOT + 2 * net).to(tl.int64), tl.load(SLOT + 2 * net + 1).to(tl.int64)
+    if RAGGED:
+        place = PLACES + (net * num_layers + layer) * _FIELDS
+        N, K, n = _widths(place)
+        k_true = tl.load(place + 3).to(tl.int32)
+        at_g, at_x = _start(place, _OUTPUTS), _start(place, _INPUTS)
+        at_w, at_u, at_v = (
+            _start(place, _WEIGHTS),
+            _start(place, _AVERAGES),
+            _start(place, _MOMENTS),
+        )
+        at_b, at_ub = _start(place, _BIASES), _start(place, _BIAS_AVERAGES)
+        at_vb = _start(place, _BIAS_MOMENTS)
+        if tl.program_id(0) >= tl.cdiv(N, OUTPUTS) * tl.cdiv(K, INPUTS):
+            return
+    else:
+        at_g, at_x = net.to(tl.int64) * rows_stored * N, net.to(tl.int64) * rows_stored * K
+        at_w, at_u, at_v = net.to(tl.int64) * N * K, u_slot * N * K, v_slot * N * K
+        at_b, at_ub, at_vb = net * N, u_slot * N, v_slot * N
     tiles = tl.cdiv(K, INPUTS)
     outs = tl.program_id(0) // tiles * OUTPUTS + tl.arange(0, OUTPUTS)
     ins = tl.program_id(0) % tiles * INPUTS + tl.arange(0, INPUTS)
+    if not FIRST:
+        X += at_x
     gradient = tl.zeros((OUTPUTS, INPUTS), tl.float32)
     bias_gradient = tl.zeros((OUTPUTS,), tl.float32)
     for first in range(0, rows_stored, ROWS):
         rows = first + tl.arange(0, ROWS)
-        at_g = net.to(tl.int64) * rows_stored + rows
-        g = tl.load(G + at_g[:, None] * N + outs[None, :], mask=(outs < N)[None, :], other=0.0)
+        g = tl.load(
+            G + at_g + rows[:, None] * N + outs[None, :], mask=(outs < N)[None, :], other=0.0
+        )
         if FIRST:
             at, _ = _samples(ORDER, CURSOR, net, rows, batch_size, order_stride, offset)
         else:
-            at = at_g
+            at = rows.to(tl.int64)
         x = tl.load(X + at[:, None] * K + ins[None, :], mask=(ins < K)[None, :], other=0)
         if FIRST:
             x = (x.to(tl.float32) * factor + shift).to(g.dtype)
@@ -291,40 +366,38 @@ def update(
     row = (net.to(tl.int64) * num_factors + tl.load(CURSOR) + offset) * 3
     of_gradient, of_average = tl.load(FACTORS + row), tl.load(FACTORS + row + 1)
     root = tl.load(FACTORS + row + 2)
-    u_slot, v_slot = tl.load(SLOT + 2 * net).to(tl.int64), tl.load(SLOT + 2 * net + 1).to(tl.int64)
     decays = DECAY + 2 * (net * num_layers + layer)
 
     inside = outs[:, None] * K + ins[None, :]
     mask = (outs < N)[:, None] & (ins < K)[None, :]
     true = (outs < n)[:, None] & (ins < k_true)[None, :]
-    at_w = net.to(tl.int64) * N * K + inside
-    w = tl.load(W + at_w, mask=mask, other=0.0)
-    u = tl.load(U + u_slot * N * K + inside, mask=mask & (u_slot >= 0), other=0.0)
-    v = tl.load(V + v_slot * N * K + inside, mask=mask & (v_slot >= 0), other=0.0)
+    w = tl.load(W + at_w + inside, mask=mask, other=0.0)
+    u = tl.load(U + at_u + inside, mask=mask & (u_slot >= 0), other=0.0)
+    v = tl.load(V + at_v + inside, mask=mask & (v_slot >= 0), other=0.0)
     gradient += tl.load(decays) * w
     w, u, v = _updated(
         w, gradient, u, v, form, a, to_average, b, to_moment, eps, of_gradient, of_average, root
     )
     w = tl.where(true, w, 0.0)
-    tl.store(W + at_w, w, mask=mask)
-    tl.store(U + u_slot * N * K + inside, u, mask=mask & (u_slot >= 0))
-    tl.store(V + v_slot * N * K + inside, v, mask=mask & (v_slot >= 0))
+    tl.store(W + at_w + inside, w, mask=mask)
+    tl.store(U + at_u + inside, u, mask=mask & (u_slot >= 0))
+    tl.store(V + at_v + inside, v, mask=mask & (v_slot >= 0))
     if COPY:
-        tl.store(C + at_w, w.to(C.dtype.element_ty), mask=mask)
+        tl.store(C + at_w + inside, w.to(C.dtype.element_ty), mask=mask)
 
     if tl.program_id(0) % tiles == 0:
         exists = outs < n
-        bias = tl.load(B + net * N + outs, mask=exists, other=0.0)
-        bias_u = tl.load(UB + u_slot * N + outs, mask=exists & (u_slot >= 0), other=0.0)
-        bias_v = tl.load(VB + v_slot * N + outs, mask=exists & (v_slot >= 0), other=0.0)
+        bias = tl.load(B + at_b + outs, mask=exists, other=0.0)
+        bias_u = tl.load(UB + at_ub + outs, mask=exists & (u_slot >= 0), other=0.0)
+        bias_v = tl.load(VB + at_vb + outs, mask=exists & (v_slot >= 0), other=0.0)
         bias_gradient += tl.load(decays + 1) * bias
         bias, bias_u, bias_v = _updated(
             bias, bias_gradient, bias_u, bias_v,
             form, a, to_average, b, to_moment, eps, of_gradient, of_average, root,
         )  # fmt: skip
-        tl.store(B + net * N + outs, bias, mask=exists)
-        tl.store(UB + u_slot * N + outs, bias_u, mask=exists & (u_slot >= 0))
-        tl.store(VB + v_slot * N + outs, bias_v, mask=exists & (v_slot >= 0))
+        tl.store(B + at_b + outs, bias, mask=exists)
+        tl.store(UB + at_ub + outs, bias_u, mask=exists & (u_slot >= 0))
+        tl.store(VB + at_vb + outs, bias_v, mask=exists & (v_slot >= 0))
 
 
 @triton.jit(do_not_specialize=["steps"])

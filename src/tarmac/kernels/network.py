@@ -22,6 +22,7 @@ class FusedNetwork:
     """The settings that may differ between the networks of a stack, without the weights.
 
     Attributes:
+        sizes: Features of the input, of each hidden layer, and of the logits.
         activations: Activation of each hidden layer: ``relu``, ``elu``, ``tanh`` or ``sigmoid``.
         dropouts: Dropout probability after each hidden layer, 0 for none.
         optimizer: Optimizer with its settings. `FusedStack.begin` takes the learning rates.
@@ -31,6 +32,7 @@ class FusedNetwork:
             for no penalty.
     """
 
+    sizes: tuple[int, ...]
     activations: tuple[str, ...]
     dropouts: tuple[float, ...]
     optimizer: Optimizer
@@ -43,6 +45,15 @@ class FusedNetwork:
                 f"{len(self.activations)} activations and {len(self.dropouts)} dropouts, expected "
                 "one of each for every hidden layer"
             )
+        if len(self.activations) != len(self.sizes) - 2:
+            raise ValueError(
+                f"a network of {len(self.activations)} hidden layers, but the widths are "
+                f"{self.sizes}"
+            )
+        if min(self.sizes) < 1:
+            raise UnfitNetworkError(f"the widths are {self.sizes}, expected at least 1 each")
+        if self.sizes[-1] > MAX_CLASSES:
+            raise UnfitNetworkError(f"{self.sizes[-1]} classes, expected at most {MAX_CLASSES}")
         for name in self.activations:
             if name not in ACTIVATIONS:
                 raise UnfitNetworkError(f"activation {name}, expected {', '.join(ACTIVATIONS)}")

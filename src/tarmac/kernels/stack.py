@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,8 @@ import numpy as np
 import torch
 
 from tarmac.kernels.launches import Launches, Products
-from tarmac.kernels.network import MAX_CLASSES, FusedNetwork, UnfitNetworkError
+from tarmac.kernels.network import FusedNetwork
+from tarmac.kernels.places import layer_shapes
 from tarmac.kernels.rules import rule_of, step_factors
 from tarmac.kernels.storage import Batches, Layer, Linear, rounded_up, slots_of
 from tarmac.kernels.tiles import HEAD_ROWS
@@ -25,7 +25,10 @@ _RECORDED_STEPS = (16, 1)
 
 
 class FusedStack:
-    """Networks of equal widths that train together, each with its own weights and optimizer.
+    """Networks that train together, each with its own widths, weights and optimizer.
+
+    Networks of equal widths share their launches' constants. Those of other widths or depths read
+    theirs from a table, so that no shape needs kernels of its own.
 
     Samples stay on the device, as bytes. `begin` sets the samples and learning rates of the coming
     steps. `run` then runs some of these steps without the host, and `totals` returns their summed
@@ -35,9 +38,9 @@ class FusedStack:
     stack that gets them through `parameters`, `slots` and `begin` resumes exactly.
 
     Args:
-        networks: Settings of each network, in order.
-        sizes: Features of the input, of each hidden layer, and of the logits.
-        inputs: Samples on the device, uint8 ``[samples, ...]``, with ``sizes[0]`` features each.
+        networks: Settings of each network, in order. All have the same number of input features and
+            of classes, and all or none have hidden layers.
+        inputs: Samples on the device, uint8 ``[samples, ...]``, with the networks' input features.
         targets: Classes of the samples, int64 ``[samples]``.
         batch_size: Number of samples in a step. The last step of a `begin` may have fewer.
         dtype: Data type of the products: float32 or bfloat16. float16 has no loss scaling and is
@@ -49,7 +52,6 @@ class FusedStack:
 
     Attributes:
         networks: Networks in the stack, in order; `keep` drops some.
-        sizes: Features of the input, of each hidden layer, and of the logits.
 
     Raises:
         UnfitNetworkError: The kernels do not support such networks.
@@ -57,7 +59,7 @@ class FusedStack:
     Example:
         One epoch of a 784-512-512-10 network::
 
-            stack = FusedStack([network], (784, 512, 512, 10), images, labels, batch_size=128)
+            stack = FusedStack([network], images, labels, batch_size=128)
             for mine, (weight, bias) in zip(stack.parameters(0), initial, strict=True):
                 mine.weight.copy_(weight)
                 mine.bias.copy_(bias)
@@ -69,7 +71,6 @@ class FusedStack:
     def __init__(
         self,
         networks: Sequence[FusedNetwork],
-        sizes: Sequence[int],
         inputs: torch.Tensor,
         targets: torch.Tensor,
         *,
@@ -80,14 +81,15 @@ class FusedStack:
         label_smoothing: float = 0.0,
         tf32: bool = False,
     ) -> None:
-        _check(networks, sizes, inputs)
+        _check(networks, inputs)
         self.networks = tuple(networks)
-        self.sizes = tuple(sizes)
+        # As networks leave, kernels that are compiled serve on, also where one shape is left.
+        self._is_ragged = len({network.sizes for network in networks}) > 1
         self._device = inputs.device
         self._products = Products(batch_size, dtype, factor, shift, label_smoothing, tf32)
         self._layers = [
-            Layer(self.networks, *pair, dtype, self._device)
-            for pair in itertools.pairwise(self.sizes)
+            Layer(self.networks, shapes, dtype, self._device)
+            for shapes in layer_shapes(self.networks)
         ]
         self._batches = self._batches_of(inputs, targets, batch_size)
         self._scored: Batches | None = None
@@ -102,7 +104,8 @@ class FusedStack:
 
         Call `publish` after writing to them.
         """
-        return [layer.values.of(network, layer.true) for layer in self._layers]
+        layers = self._layers_of(network)
+        return [layer.values.of(network, layer.true[network]) for layer in layers]
 
     def publish(self) -> None:
         """Copy the parameters, as written, to the data type that products read."""
@@ -113,10 +116,11 @@ class FusedStack:
         """Return writable views of a network's optimizer state, by name and layer."""
         rule, (average, moment) = rule_of(self.networks[network].optimizer), self._slots[network]
         slots: dict[str, list[Linear]] = {}
+        layers = self._layers_of(network)
         if rule.average_name is not None:
-            slots[rule.average_name] = [x.averages.of(average, x.true) for x in self._layers]
+            slots[rule.average_name] = [x.averages.of(average, x.true[network]) for x in layers]
         if rule.moment_name is not None:
-            slots[rule.moment_name] = [x.moments.of(moment, x.true) for x in self._layers]
+            slots[rule.moment_name] = [x.moments.of(moment, x.true[network]) for x in layers]
         return slots
 
     def begin(self, order: torch.Tensor, rates: NDArray[np.float64], first_step: int) -> None:
@@ -206,25 +210,27 @@ class FusedStack:
     def keep(self, kept: Sequence[int]) -> None:
         """Keep only the networks at these indexes, in this order; free the memory of the others."""
         slots = [self._slots[index] for index in kept]
-
-        def on_device(indexes: Sequence[int]) -> torch.Tensor:
-            return torch.tensor(indexes, dtype=torch.int64, device=self._device)
-
-        there = on_device(kept)
-        averages = on_device([average for average, _ in slots if average >= 0])
-        moments = on_device([moment for _, moment in slots if moment >= 0])
+        averages = [average for average, _ in slots if average >= 0]
+        moments = [moment for _, moment in slots if moment >= 0]
         self.networks = tuple(self.networks[index] for index in kept)
         for layer in self._layers:
-            layer.keep(there, averages, moments)
+            layer.keep(kept, averages, moments)
+        there = torch.tensor(kept, dtype=torch.int64, device=self._device)
         self._batches.keep(there)
         self._scored = None
         self._factors = self._factors[there]
         self._set_up()
 
+    def _layers_of(self, network: int) -> list[Layer]:
+        """Return the layers that a network has; the deepest networks have all."""
+        return [layer for layer in self._layers if layer.true[network] != (0, 0)]
+
     def _set_up(self) -> None:
         """Create the launches for the current networks, and drop all recorded graphs."""
         self._slots = slots_of(self.networks)
-        self._launches = Launches(self.networks, self._layers, self._products, self._device)
+        self._launches = Launches(
+            self.networks, self._layers, self._products, self._device, is_ragged=self._is_ragged
+        )
         self._recordings.clear()
         self._evaluation, self._is_warm = None, False
 
@@ -258,20 +264,19 @@ class FusedStack:
             self._launches.score(batches, offset)
 
 
-def _check(networks: Sequence[FusedNetwork], sizes: Sequence[int], inputs: torch.Tensor) -> None:
+def _check(networks: Sequence[FusedNetwork], inputs: torch.Tensor) -> None:
     if not networks:
         raise ValueError("a stack has no networks")
-    if inputs.dtype != torch.uint8 or inputs[0].numel() != sizes[0]:
+    ends = {(network.sizes[0], network.sizes[-1]) for network in networks}
+    if len(ends) > 1:
+        raise ValueError(f"networks of a stack differ in their inputs and classes: {sorted(ends)}")
+    if len({not network.activations for network in networks}) > 1:
+        raise ValueError("some networks of a stack have hidden layers, others have none")
+    width = networks[0].sizes[0]
+    if inputs.dtype != torch.uint8 or inputs[0].numel() != width:
         raise ValueError(
-            f"inputs are {inputs.dtype} {list(inputs.shape)}, expected uint8 [samples, {sizes[0]}]"
+            f"inputs are {inputs.dtype} {list(inputs.shape)}, expected uint8 [samples, {width}]"
         )
-    if sizes[-1] > MAX_CLASSES:
-        raise UnfitNetworkError(f"{sizes[-1]} classes, expected at most {MAX_CLASSES}")
-    for network in networks:
-        if len(network.activations) != len(sizes) - 2:
-            raise ValueError(
-                f"a network of {len(network.activations)} hidden layers, but the widths are {sizes}"
-            )
 
 
 def _factors(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import torch
 
 from tarmac.kernels.network import FusedNetwork
-from tarmac.kernels.rules import rule_of
+from tarmac.kernels.rules import Rule, rule_of
 
 # Rows of weights begin at multiples of this many elements, so that loads are aligned.
 _ALIGNMENT = 16
@@ -27,33 +28,62 @@ class Linear:
     bias: torch.Tensor
 
 
-@dataclasses.dataclass
 class _Values:
-    """A value for each weight and bias of networks: ``[count, out, in]``, ``[count, out]``.
+    """A value for each weight and bias of a layer, the networks one after another.
 
     Features are padded with zeros to multiples of 16.
+
+    Args:
+        stored: Output and input features of each network, padded.
+        initial: Initial value, by network.
+        device: Device that holds the values.
+
+    Attributes:
+        weights: Weights ``[out, in]`` of all networks, fp32 and flat.
+        biases: Biases ``[out]`` of all networks, fp32 and flat.
     """
 
-    weights: torch.Tensor
-    biases: torch.Tensor
+    def __init__(
+        self, stored: Sequence[tuple[int, int]], initial: Sequence[float], device: torch.device
+    ) -> None:
+        self._stored = [*stored]
+        self._find_starts()
+        self.weights = torch.zeros(self._weight_starts[-1], device=device)
+        self.biases = torch.zeros(self._bias_starts[-1], device=device)
+        for index, value in enumerate(initial):
+            if value:
+                weights, biases = self._parts(index)
+                weights.fill_(value)
+                biases.fill_(value)
 
-    @classmethod
-    def full(
-        cls, stored: tuple[int, int], starts: Sequence[float], device: torch.device
-    ) -> _Values:
-        weights = torch.zeros(len(starts), *stored, device=device)
-        biases = torch.zeros(len(starts), stored[0], device=device)
-        for index, start in enumerate(starts):
-            if start:
-                weights[index], biases[index] = start, start
-        return cls(weights, biases)
+    def starts(self, index: int) -> tuple[int, int]:
+        """Return where a network's weights and biases begin, in elements."""
+        return self._weight_starts[index], self._bias_starts[index]
 
     def of(self, index: int, true: tuple[int, int]) -> Linear:
+        """Return views of a network's weights and biases, without padding."""
+        weights, biases = self._parts(index)
         outputs, inputs = true
-        return Linear(self.weights[index, :outputs, :inputs], self.biases[index, :outputs])
+        return Linear(weights.view(self._stored[index])[:outputs, :inputs], biases[:outputs])
 
-    def keep(self, kept: torch.Tensor) -> None:
-        self.weights, self.biases = self.weights[kept], self.biases[kept]
+    def keep(self, kept: Sequence[int]) -> None:
+        """Keep only some of the networks."""
+        parts = [self._parts(index) for index in kept]
+        # Without networks, an empty part of the same type and device.
+        self.weights = torch.cat([weights for weights, _ in parts] or [self.weights[:0]])
+        self.biases = torch.cat([biases for _, biases in parts] or [self.biases[:0]])
+        self._stored = [self._stored[index] for index in kept]
+        self._find_starts()
+
+    def _parts(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        w, b = self._weight_starts, self._bias_starts
+        return self.weights[w[index] : w[index + 1]], self.biases[b[index] : b[index + 1]]
+
+    def _find_starts(self) -> None:
+        sizes = [outputs * inputs for outputs, inputs in self._stored]
+        self._weight_starts = [*itertools.accumulate(sizes, initial=0)]
+        widths = [outputs for outputs, _ in self._stored]
+        self._bias_starts = [*itertools.accumulate(widths, initial=0)]
 
 
 class Layer:
@@ -61,14 +91,13 @@ class Layer:
 
     Args:
         networks: Networks of the stack, in order.
-        inputs: Number of input features of the layer.
-        outputs: Number of output features of the layer.
+        shapes: Output and input features of each network; ``(0, 0)`` where it lacks the layer.
         dtype: Data type of the weights that products read.
         device: Device that holds the tensors.
 
     Attributes:
-        true: Numbers of output and input features, without padding.
-        stored: The same two numbers, rounded up to multiples of 16.
+        true: Numbers of output and input features of each network, without padding.
+        stored: The same numbers, rounded up to multiples of 16.
         values: Weights and biases of all networks, in fp32.
         averages: Averages of gradients, only for networks whose optimizer keeps them.
         moments: Second moments, only for networks whose optimizer keeps them.
@@ -78,19 +107,25 @@ class Layer:
     def __init__(
         self,
         networks: Sequence[FusedNetwork],
-        inputs: int,
-        outputs: int,
+        shapes: Sequence[tuple[int, int]],
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        self.true = (outputs, inputs)
-        self.stored = (rounded_up(outputs, _ALIGNMENT), rounded_up(inputs, _ALIGNMENT))
-        rules = [rule_of(network.optimizer) for network in networks]
-        averages = [rule.start for rule in rules if rule.average_name is not None]
-        moments = [rule.start for rule in rules if rule.moment_name is not None]
-        self.values = _Values.full(self.stored, [0.0] * len(networks), device)
-        self.averages = _Values.full(self.stored, averages, device)
-        self.moments = _Values.full(self.stored, moments, device)
+        self.true = [*shapes]
+        self._round_up()
+        pairs = [
+            (rule_of(network.optimizer), stored)
+            for network, stored in zip(networks, self.stored, strict=True)
+        ]
+        with_average = [(rule, stored) for rule, stored in pairs if rule.average_name is not None]
+        with_moment = [(rule, stored) for rule, stored in pairs if rule.moment_name is not None]
+
+        def state(pairs: Sequence[tuple[Rule, tuple[int, int]]]) -> _Values:
+            return _Values([stored for _, stored in pairs], [r.start for r, _ in pairs], device)
+
+        self.values = _Values(self.stored, [0.0] * len(networks), device)
+        self.averages = state(with_average)
+        self.moments = state(with_moment)
         self._dtype = dtype
         self.copy = self.values.weights.to(dtype)
 
@@ -104,12 +139,21 @@ class Layer:
         if self.has_copy:
             self.copy.copy_(self.values.weights)
 
-    def keep(self, kept: torch.Tensor, averages: torch.Tensor, moments: torch.Tensor) -> None:
+    def keep(self, kept: Sequence[int], averages: Sequence[int], moments: Sequence[int]) -> None:
         """Keep only some of the networks."""
         self.values.keep(kept)
         self.averages.keep(averages)
         self.moments.keep(moments)
-        self.copy = self.copy[kept] if self.has_copy else self.values.weights
+        self.true = [self.true[index] for index in kept]
+        self._round_up()
+        # The copy has the values' rounding, so it is the same as before.
+        self.copy = self.values.weights.to(self._dtype)
+
+    def _round_up(self) -> None:
+        self.stored = [
+            (rounded_up(outputs, _ALIGNMENT), rounded_up(inputs, _ALIGNMENT))
+            for outputs, inputs in self.true
+        ]
 
 
 class Batches:

@@ -7,6 +7,7 @@ functions choose the largest tile that still gives every multiprocessor two prog
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 # Samples per program of the last layer; the program holds all their logits.
 HEAD_ROWS = 16
@@ -86,28 +87,29 @@ def head_columns(num_classes: int) -> int:
     return max(16, 1 << (num_classes - 1).bit_length())
 
 
-def product_tile(num_networks: int, rows: int, columns: int, num_processors: int) -> ProductTile:
-    """Choose the tile of ``[rows, columns]`` outputs of each network.
+def product_tile(rows: int, columns: Sequence[int], num_processors: int) -> ProductTile:
+    """Choose the tile of each network's ``[rows, columns]`` outputs.
 
     Args:
-        num_networks: Number of networks in the stack.
         rows: Samples, a multiple of `row_block`.
         columns: Output features of each network.
         num_processors: Multiprocessors of the GPU.
     """
     for tile in PRODUCT_TILES:
-        programs = num_networks * _ceil(rows, tile.rows) * _ceil(columns, tile.columns)
+        programs = _ceil(rows, tile.rows) * sum(_ceil(width, tile.columns) for width in columns)
         if tile.rows <= rows and programs >= _PROGRAMS_EACH * num_processors:
             return tile
     return PRODUCT_TILES[-1]
 
 
-def update_tile(num_networks: int, outputs: int, inputs: int, num_processors: int) -> UpdateTile:
-    """Choose the tile of ``[outputs, inputs]`` weights of each network."""
-    if outputs <= UPDATE_TILES[-1].outputs:
+def update_tile(shapes: Sequence[tuple[int, int]], num_processors: int) -> UpdateTile:
+    """Choose the tile of each network's ``[outputs, inputs]`` weights."""
+    if max(outputs for outputs, _ in shapes) <= UPDATE_TILES[-1].outputs:
         return UPDATE_TILES[-1]
     for tile in UPDATE_TILES[:-1]:
-        programs = num_networks * _ceil(outputs, tile.outputs) * _ceil(inputs, tile.inputs)
+        programs = sum(
+            _ceil(outputs, tile.outputs) * _ceil(inputs, tile.inputs) for outputs, inputs in shapes
+        )
         if programs >= _PROGRAMS_EACH * num_processors:
             return tile
     return UPDATE_TILES[-2]

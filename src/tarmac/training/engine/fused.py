@@ -57,6 +57,7 @@ class FusedSteps:
         inputs, targets = cast("_ResidentFeed", replica.feed).columns
         decays = recipe.weight_decay
         network = FusedNetwork(
+            sizes=architecture.sizes,
             activations=architecture.activations,
             dropouts=architecture.dropouts,
             optimizer=recipe.optimizer,
@@ -68,7 +69,6 @@ class FusedSteps:
         )
         self._stack = FusedStack(
             [network],
-            architecture.sizes,
             inputs,
             targets,
             batch_size=shares.batch_size,

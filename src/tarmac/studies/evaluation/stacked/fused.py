@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tarmac import kernels
-from tarmac.kernels import FusedNetwork, FusedStack
+from tarmac.kernels import FusedNetwork, FusedStack, UnfitNetworkError, rule_of
 from tarmac.studies.evaluation.stacked.layout import decays
 from tarmac.studies.evaluation.stacked.updates import rates_of
 from tarmac.workloads import SGD
@@ -33,11 +33,13 @@ def why_unusable(device: torch.device) -> str | None:
     missing = kernels.why_not()
     if missing is not None:
         return missing
-    network = FusedNetwork(activations=("relu",), dropouts=(0.0,), optimizer=_SGD, seed=0)
+    network = FusedNetwork(
+        sizes=(16, 16, 16), activations=("relu",), dropouts=(0.0,), optimizer=_SGD, seed=0
+    )
     inputs = torch.zeros(1, 16, dtype=torch.uint8, device=device)
     targets = torch.zeros(1, dtype=torch.int64, device=device)
     try:
-        stack = FusedStack([network], (16, 16, 16), inputs, targets, batch_size=1)
+        stack = FusedStack([network], inputs, targets, batch_size=1)
         stack.begin(torch.zeros(1, dtype=torch.int32), np.ones(1), first_step=0)
         stack.run(1)
         stack.totals().tolist()
@@ -45,6 +47,15 @@ def why_unusable(device: torch.device) -> str | None:
         # Triton's compiler, its linker and its driver raise exceptions of any type.
         return f"{type(error).__name__}: {str(error).strip().rpartition(chr(10))[2]}"
     return None
+
+
+def can_fuse(network: Network) -> bool:
+    """Return whether the kernels can train a network."""
+    try:
+        rule_of(_fused(network).optimizer)
+    except UnfitNetworkError:
+        return False
+    return True
 
 
 class FusedKernels:
@@ -70,7 +81,6 @@ class FusedKernels:
         self._samples = samples
         self._stack = FusedStack(
             [_fused(network) for network in networks],
-            shape.sizes,
             samples.inputs,
             samples.targets,
             batch_size=shape.batch_size,
@@ -119,6 +129,7 @@ def _fused(network: Network) -> FusedNetwork:
     num_layers = len(shape.sizes) - 1
     flat = decays(shape.names, dict(shape.weight_decay), 2 * num_layers)
     return FusedNetwork(
+        sizes=shape.sizes,
         activations=network.activations,
         dropouts=network.dropouts,
         optimizer=network.rule.optimizer,
