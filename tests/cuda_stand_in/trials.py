@@ -239,6 +239,8 @@ def _cases_on_one() -> dict[str, Callable[[], Figures]]:
     add_stack("20 equal", [{"optimizer": "rmsprop", "activation": "relu"}] * 20)
     mixed = [{"optimizer": o, "activation": a} for o in OPTIMIZERS for a in ACTIVATIONS]
     add_stack("28 mixed", mixed)
+    shapes = [{"neurons": 16 * (1 + n % 4), "layers": 1 + n % 3} for n in range(20)]
+    add_stack("20 ragged", shapes)
     # Last, for what a failed capture leaves behind would be seen in those that follow.
     for feed in get_args(ArrayFeed):
         add(f"unrecordable, feed {feed}", reading, feed=feed)

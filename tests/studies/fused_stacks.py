@@ -8,6 +8,7 @@ Triton's interpreter runs the kernels' own program, an operation at a time, so i
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import sys
 
@@ -18,6 +19,7 @@ from tarmac import data
 from tarmac.studies.evaluation.interface import Candidate
 from tarmac.studies.evaluation.stacked.draws import Draws
 from tarmac.studies.evaluation.stacked.fused import FusedKernels
+from tarmac.studies.evaluation.stacked.grouping import by_shape
 from tarmac.studies.evaluation.stacked.network import resolve
 from tarmac.studies.evaluation.stacked.products import Products
 from tarmac.studies.evaluation.stacked.samples import Samples
@@ -32,16 +34,19 @@ NUM_TRAIN, NUM_EPOCHS = 40, 2
 KEPT = [0, 2, 3, 5, 6]
 
 
-def model(activation: str = "relu") -> nn.Module:
+def model(activation: str = "relu", widths: str = "19-9") -> nn.Module:
     """Build a network of odd widths."""
-    return nn.Sequential(
-        *(nn.Flatten(), nn.Linear(64, 19), ACTIVATIONS[activation]()),
-        *(nn.Linear(19, 9), ACTIVATIONS[activation](), nn.Linear(9, 10)),
-    )
+    sizes = [64, *map(int, widths.split("-"))]
+    layers = [
+        layer
+        for inner, outer in itertools.pairwise(sizes)
+        for layer in (nn.Linear(inner, outer), ACTIVATIONS[activation]())
+    ]
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(sizes[-1], 10))
 
 
-def networks():
-    """Return a network of each optimizer, with every part of a recipe."""
+def networks(*shapes: str):
+    """Return a network of each optimizer, with every part of a recipe, of these widths in turns."""
     names = [*OPTIMIZERS]
     for number, name in enumerate(names):
         recipe = Recipe(
@@ -56,7 +61,10 @@ def networks():
         workload = Workload(name="own", summary="", dataset="digits", model=model, recipe=recipe)
         candidate = Candidate(
             number=number,
-            settings={"activation": [*ACTIVATIONS][number % 4]},
+            settings={
+                "activation": [*ACTIVATIONS][number % 4],
+                "widths": shapes[number % len(shapes)],
+            },
             seed=number,
             epochs=NUM_EPOCHS,
         )
@@ -64,10 +72,11 @@ def networks():
 
 
 DIGITS = data.load("digits")
-members = arranged([*networks()], CPU)
 samples = Samples(data.hold_out(DIGITS, train_size=NUM_TRAIN, validation_size=24), CPU)
-found = {}
-for kind in (Products, FusedKernels):
+
+
+def histories(kind, members, kept):
+    """Return each epoch's totals and scores, ``[networks]`` each, as lists."""
     arguments = (CPU,) if kind is Products else ()
     computation = kind(members, samples, *arguments, torch.float32)
     draws = Draws(
@@ -85,8 +94,31 @@ for kind in (Products, FusedKernels):
             totals = computation.train_epoch(epoch, draws.take(epoch))
             rows.append([totals.tolist(), computation.validate().tolist()])
             if epoch == 0:
-                draws.keep(KEPT)
-                computation.keep(KEPT)
+                draws.keep(kept)
+                computation.keep(kept)
     draws.close()
-    found[kind.__name__] = rows
+    return rows
+
+
+def ragged():
+    """Train networks of three shapes as one by the kernels, and shape by shape by products."""
+    members = arranged([*networks("19-9", "37", "8-21-16")], CPU)
+    by_kernels = histories(FusedKernels, members, range(len(members)))
+    by_products = [[[[0.0] * len(members) for _ in range(2)] for _ in range(2)] for _ in range(2)]
+    for shape in by_shape(members):
+        places = [members.index(member) for member in shape]
+        for epoch, pair in enumerate(histories(Products, shape, range(len(shape)))):
+            for which, values in enumerate(pair):
+                for name, row in enumerate(values):
+                    for place, value in zip(places, row, strict=True):
+                        by_products[epoch][which][name][place] = value
+    return {"FusedKernels": by_kernels, "Products": by_products}
+
+
+one_shape = arranged([*networks("19-9")], CPU)
+kinds = (Products, FusedKernels)
+found = {
+    "one shape": {kind.__name__: histories(kind, one_shape, KEPT) for kind in kinds},
+    "ragged": ragged(),
+}
 sys.stdout.write(json.dumps(found))

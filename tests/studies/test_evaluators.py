@@ -77,7 +77,7 @@ def test_several_gpus_have_a_stack_each(tmp_path):
     )
     chosen = choose_evaluator(study, gpus, lambda: False)
     assert isinstance(chosen.evaluator, PooledEvaluator)
-    assert chosen.summary.startswith("networks of equal shape as one, on cuda:0, cuda:1")
+    assert chosen.summary.startswith("networks of all shapes as one, on cuda:0, cuda:1")
     assert chosen.summary.endswith("in 2 processes")
 
 

@@ -37,11 +37,13 @@ def test_a_mixed_stack_is_the_same_by_kernels_as_by_products():
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    for ours, theirs in zip(found["FusedKernels"], found["Products"], strict=True):
-        for mine, others in zip(ours, theirs, strict=True):
-            losses, right = mine
-            assert losses == pytest.approx(others[0], rel=1e-4)
-            assert right == others[1]
+    assert found.keys() == {"one shape", "ragged"}
+    for kinds in found.values():
+        for ours, theirs in zip(kinds["FusedKernels"], kinds["Products"], strict=True):
+            for mine, others in zip(ours, theirs, strict=True):
+                losses, right = mine
+                assert losses == pytest.approx(others[0], rel=1e-4)
+                assert right == others[1]
 
 
 @pytest.mark.parametrize(

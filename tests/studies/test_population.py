@@ -16,6 +16,7 @@ from tarmac.studies.evaluation.interface import Candidate
 from tarmac.studies.evaluation.stacked import stack as _stack
 from tarmac.studies.evaluation.stacked.arithmetic import Arithmetic, Workspace
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
+from tarmac.studies.evaluation.stacked.grouping import Stack
 from tarmac.studies.evaluation.stacked.layout import Layout
 from tarmac.studies.evaluation.stacked.masks import Masks
 from tarmac.studies.evaluation.stacked.network import can_stack
@@ -252,6 +253,42 @@ def test_shapes_and_batch_sizes_make_the_stacks():
     assert stacks[0].networks[0].candidate.number == 2
 
 
+def test_on_a_gpu_networks_of_all_widths_and_depths_make_one_stack():
+    given = [
+        candidate(0),
+        candidate(1, activation="tanh"),
+        candidate(2, layers=3),
+        candidate(3, batch_size=64),
+        candidate(4, neurons=24),
+    ]
+    mine = evaluator()
+    gpu = dataclasses.replace(mine.device, type="cuda", available_bytes=2**40)
+    planner = evaluator(device=gpu, precision="fp32")
+    stacks, _ = planner.plan(given)
+    members = [[n.candidate.number for n in stack.networks] for stack in stacks]
+    assert sorted(members, key=len) == [[3], [4, 2, 0, 1]]
+    assert "4 networks of 3 shapes, batches of 128: one stack" in map(str, stacks)
+    # Two processes have about as much work; the largest networks are in different stacks.
+    stacks, _ = planner.plan(given[:3] + given[4:], at_once=2)
+    assert [[n.candidate.number for n in stack.networks] for stack in stacks] == [[4, 0], [2, 1]]
+    small = evaluator(device=dataclasses.replace(gpu, available_bytes=1_200_000), precision="fp32")
+    stacks, _ = small.plan(given[:3] + given[4:])
+    assert len(stacks) == 2
+    assert "one of 2 stacks: a network takes up to" in stacks[0].reason
+
+
+def test_networks_of_several_shapes_train_by_shape_without_the_kernels(monkeypatch):
+    given = [candidate(0), candidate(1, layers=3), candidate(2)]
+    alone, _ = histories(evaluator(), given)
+    monkeypatch.setattr(
+        "tarmac.studies.evaluation.stacked.evaluator.group",
+        lambda networks, *_: [Stack(tuple(networks), "all")],
+    )
+    together, results = histories(evaluator(), given)
+    assert together == alone
+    assert [results[n].num_companions for n in range(3)] == [1, 0, 1]
+
+
 def test_a_stack_is_cut_to_what_the_memory_holds():
     mine = evaluator()
     small = evaluator(device=dataclasses.replace(mine.device, available_bytes=700_000))
@@ -263,6 +300,7 @@ def test_a_stack_is_cut_to_what_the_memory_holds():
     assert "stacks: each network takes" in stacks[0].reason
 
 
+@pytest.mark.filterwarnings("ignore:out of memory on cpu with")
 def test_out_of_memory_halves_the_stack_until_a_network_alone_does_not_fit(monkeypatch):
     tried = []
 

@@ -99,6 +99,8 @@ def choose_evaluator(
         pool = PooledEvaluator(stacks, setup, slots, study.path / "logs", halted)
         evaluator, close = pool, pool.close
         where += f", in {counted(len(slots), 'process')}"
+    # The fused kernels take networks of any widths and depths together; CPUs have none.
+    is_gpu = devices[0].type == "cuda"
     # Train a whole generation, or all networks of brute force, in one batch. Other methods learn
     # from each result, and would learn nothing within a larger batch.
     is_planned = study.method.breeds_generations or study.method.tries_all
@@ -106,7 +108,7 @@ def choose_evaluator(
         evaluator=evaluator,
         at_once=_ALL if is_planned else request.population,
         close=close,
-        summary=f"networks of equal shape as one, {where}",
+        summary=f"networks of {'all shapes' if is_gpu else 'equal shape'} as one, {where}",
     )
 
 

@@ -1,6 +1,9 @@
-"""Many networks at once: multilayer perceptrons of equal shape train as one stacked model.
+"""Many networks at once: multilayer perceptrons train as one stacked model.
 
-A stack holds each parameter of all networks as one tensor with a leading dimension, as
+On a CPU, and by PyTorch's operations, the networks of a stack have one shape. The fused kernels of
+`tarmac.kernels` take any widths and depths together.
+
+A stack of one shape holds each parameter of all networks as one tensor with a leading dimension, as
 `torch.func.stack_module_state` does, so that a layer is one batched matrix product.
 `StackedEvaluator` trains a study's candidates in stacks. `can_stack` checks whether a workload's
 networks can be stacked; other networks need a process each.

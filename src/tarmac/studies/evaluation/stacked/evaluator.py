@@ -1,7 +1,8 @@
-"""The evaluator that trains candidates of equal shape as stacks."""
+"""The evaluator that trains candidates as stacks."""
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -13,10 +14,10 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.kernels import UnfitNetworkError
 from tarmac.machine import Device, find_devices
 from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Progress, Result
-from tarmac.studies.evaluation.stacked.grouping import Stack, group
+from tarmac.studies.evaluation.stacked.grouping import Stack, by_shape, group
 from tarmac.studies.evaluation.stacked.network import Network, Outlines, resolve
 from tarmac.studies.evaluation.stacked.samples import Samples
-from tarmac.studies.evaluation.stacked.stack import arranged, train_stack
+from tarmac.studies.evaluation.stacked.stack import arranged, train_stack, train_together
 from tarmac.training import Setting, choose_precision, denormals_flushed, threads_within_limits
 from tarmac.workloads import Workload
 
@@ -34,11 +35,12 @@ class _ReportFailed(Exception):  # noqa: N818 - not an error of the stack, which
 
 
 class StackedEvaluator:
-    """An evaluator that trains candidates of equal shape as one stacked model.
+    """An evaluator that trains many candidates as one stacked model.
 
-    A network's result does not depend on the other networks of its stack. Its initial weights and
-    its order of samples are those of `tarmac.train` with its seed, and its dropout is drawn from
-    its seed alone. All networks are scored on the same samples.
+    On a CPU, a stack has candidates of one shape; on a GPU, of any widths and depths. A network's
+    result does not depend on the other networks of its stack. Its initial weights and its order of
+    samples are those of `tarmac.train` with its seed, and its dropout is drawn from its seed alone.
+    All networks are scored on the same samples.
 
     Args:
         workload: Workload that the candidates' settings change.
@@ -137,6 +139,10 @@ class StackedEvaluator:
         yield from failed
         while waiting:
             members = waiting.popleft()
+            device = torch.device(self.device.torch_name)
+            if len({n.shape for n in members}) > 1 and not train_together(members, device):
+                waiting.extendleft(reversed(by_shape(members)))
+                continue
             done: set[int] = set()
             try:
                 for result in self._train(members, report):
@@ -152,6 +158,11 @@ class StackedEvaluator:
                     text = f"out of memory on {self.device.torch_name}, even alone"
                     yield _failure(members[0].candidate, TarmacError(text))
                 else:
+                    warnings.warn(
+                        f"out of memory on {self.device.torch_name} with {len(left)} networks at "
+                        "once: they train in two stacks",
+                        stacklevel=2,
+                    )
                     waiting.extendleft(filter(None, split_in_two(left)))
 
     def _train(self, members: tuple[Network, ...], report: EpochReporter) -> Iterator[Result]:

@@ -30,7 +30,7 @@ _OPTIONS = ("learning_rate", "batch_size")
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The properties that the networks of a stack share.
+    """The properties that the networks of a batched product share.
 
     Attributes:
         sizes: Features of each layer; see `Architecture`.
@@ -47,6 +47,15 @@ class Shape:
     label_smoothing: float
     weight_decay: tuple[tuple[str, float], ...]
     names: tuple[tuple[str, str], ...]
+
+    @property
+    def mixing_key(self) -> tuple[object, ...]:
+        """What networks of other widths and depths must share to train in one stack.
+
+        Networks without hidden layers only train beside each other.
+        """
+        ends = (self.sizes[0], self.sizes[-1], len(self.sizes) > 2)
+        return (*ends, self.batch_size, self.preprocess, self.label_smoothing)
 
     def __str__(self) -> str:
         """Return ``784-512-512-10, batches of 128``."""

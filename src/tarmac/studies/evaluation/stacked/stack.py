@@ -15,7 +15,7 @@ import torch
 from tarmac.kernels import UnfitNetworkError
 from tarmac.studies.evaluation.interface import EpochReporter, Progress, Result
 from tarmac.studies.evaluation.stacked.draws import Draws
-from tarmac.studies.evaluation.stacked.fused import FusedKernels, why_unusable
+from tarmac.studies.evaluation.stacked.fused import FusedKernels, can_fuse, why_unusable
 from tarmac.studies.evaluation.stacked.products import Products
 from tarmac.training import Patience
 
@@ -55,10 +55,11 @@ def train_stack(
     device: torch.device,
     dtype: torch.dtype,
 ) -> Iterator[Result]:
-    """Train networks of one shape and yield each result when its network leaves.
+    """Train networks as one and yield each result when its network leaves.
 
     Args:
-        networks: Networks of the stack, in the order of `arranged`.
+        networks: Networks of the stack, in the order of `arranged`; their shapes may differ where
+            they `train_together`.
         samples: Training and validation samples, on ``device``.
         report: Called after every epoch of each network.
         device: The device that the samples are on.
@@ -84,6 +85,13 @@ def train_stack(
                 return
 
 
+def train_together(networks: Sequence[Network], device: torch.device) -> bool:
+    """Return whether networks of different shapes train in one stack here: by the fused kernels."""
+    if not _has_kernels(device) or why_unusable(device) is not None:
+        return False
+    return all(map(can_fuse, networks))
+
+
 def make_computation(
     networks: Sequence[Network], samples: Samples, device: torch.device, dtype: torch.dtype
 ) -> Computation:
@@ -95,7 +103,7 @@ def make_computation(
         device: Device that trains the stack.
         dtype: Type of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
     """
-    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= _KERNELS_SINCE:
+    if _has_kernels(device):
         unusable = why_unusable(device)
         if unusable is None:
             with contextlib.suppress(UnfitNetworkError):
@@ -105,6 +113,10 @@ def make_computation(
                 f"networks train without the fused kernels, more slowly: {unusable}", stacklevel=2
             )
     return Products(networks, samples, device, dtype)
+
+
+def _has_kernels(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= _KERNELS_SINCE
 
 
 class _Member:
