@@ -9,7 +9,8 @@ import pytest
 
 from tarmac import data, runs
 from tarmac.files import append_lines, read_lines, replace_file, write_json
-from tarmac.hkube.running.results import Results
+from tarmac.hkube.hosting import Ending, Work
+from tarmac.hkube.running.history import open_history
 from tarmac.jobs import Job, create_run, plan_tasks
 from tarmac.jobs.journal import Journal, read_journal
 from tarmac.jobs.record import read_record
@@ -173,10 +174,23 @@ def test_a_finished_trial_is_there(root, disk, tmp_path):
 
 
 def test_a_result_is_there_before_the_journal_says_so(root, disk, tmp_path):
-    results = Results(root / "results")
     append_lines(root / "other", [1], is_durable=True)
-    place = results.append({"answer": 42})
-    results.close()
-    left = Results(disk.after_power_cut(tmp_path / "after") / "results")
-    assert left.read(place) == {"answer": 42}
-    left.close()
+    with open_history(root, keeps_failures=False) as history:
+        before = disk.num_waits
+        history.ended([(_ending(index, value=[index]), f"digest-{index}") for index in range(3)])
+        # One wait for all results, one for all events, one for the new journal's name.
+        assert disk.num_waits - before == 3
+        history.ended([(_ending(3, why="error"), "digest-3")])
+        assert disk.num_waits - before == 3
+    left = disk.after_power_cut(tmp_path / "after")
+    with open_history(left, keeps_failures=False) as history:
+        for index in range(3):
+            earlier = history.take_earlier(f"task-{index}")
+            assert history.value(earlier.place) == [index]
+        assert not history.has_earlier
+
+
+def _ending(index, **fields):
+    names = {"name": f"task-{index}", "job_id": "x", "pipeline": "p", "node": "n"}
+    work = Work(index=index, task_id=f"{index}", algorithm="a", input=[], **names)
+    return Ending(work=work, **fields)

@@ -142,45 +142,42 @@ class History:
         attempt = self._attempts.get(work.index, 0)
         self.restarting(work, attempt, None, reason, goes_on=False)
 
-    def ended(self, ending: Ending, digest: str) -> Ending:
-        """Record the ending of a task, and store its result.
+    def ended(self, endings: Sequence[tuple[Ending, str]]) -> list[Ending]:
+        """Record the endings of tasks, and store their results; wait for the disk once.
 
         Args:
-            ending: Ending of the task, with its result if it succeeded.
-            digest: Digest of the task's input, from `digest_of`.
+            endings: Ending of each task, with its result if it succeeded, and the digest of the
+                task's input, from `digest_of`.
 
         Returns:
-            The same ending, or a failure if the result is of a kind that cannot be stored.
+            The same endings, with a failure for each result of a kind that cannot be stored.
 
         Raises:
             StorageError: The files cannot be written, for example because of a full disk.
         """
-        place: Place | None = None
-        if ending.succeeded:
-            try:
-                place = self._results.append(ending.value)
-            except StorageError:
-                raise
-            except TarmacError as error:
-                ending = dataclasses.replace(ending, value=None, why="error", message=error.message)
-        work = ending.work
-        self._attempts.pop(work.index, None)
-        outcome = "interrupted" if ending.why == "stopped" else "failed"
-        self._journal.write(
-            "ended",
-            task=work.index,
-            name=work.name,
-            outcome="succeeded" if ending.succeeded else outcome,
-            reason=ending.message,
-            exit_code=ending.exit_code,
-            seconds=round(ending.seconds, 6),
-            attempts=ending.attempts,
-            problems=[],
-            why=ending.why,
-            input=digest,
-            result=place,
-        )
-        return ending
+        recorded: list[Ending] = []
+        events: list[dict[str, Any]] = []
+        for ending, digest in endings:
+            stored, place = self._stored(ending)
+            self._attempts.pop(stored.work.index, None)
+            recorded.append(stored)
+            events.append(_event_of(stored, digest, place))
+        if any(ending.succeeded for ending in recorded):
+            self._results.sync()
+        self._journal.write_all(events)
+        return recorded
+
+    def _stored(self, ending: Ending) -> tuple[Ending, Place | None]:
+        """Store a task's result; return the ending, or a failure, and the result's place."""
+        if not ending.succeeded:
+            return ending, None
+        try:
+            return ending, self._results.append(ending.value)
+        except StorageError:
+            raise
+        except TarmacError as error:
+            failed = dataclasses.replace(ending, value=None, why="error", message=error.message)
+            return failed, None
 
     def _note(self, event: str, work: Work, attempt: int, **values: Any) -> None:
         self._attempts[work.index] = attempt
@@ -209,6 +206,24 @@ class History:
         for name in failed:
             del self._earlier[name]
             self._journal.write("reopened", task=self._indices[name], name=name)
+
+
+def _event_of(ending: Ending, digest: str, place: Place | None) -> dict[str, Any]:
+    outcome = "interrupted" if ending.why == "stopped" else "failed"
+    return {
+        "event": "ended",
+        "task": ending.work.index,
+        "name": ending.work.name,
+        "outcome": "succeeded" if ending.succeeded else outcome,
+        "reason": ending.message,
+        "exit_code": ending.exit_code,
+        "seconds": round(ending.seconds, 6),
+        "attempts": ending.attempts,
+        "problems": [],
+        "why": ending.why,
+        "input": digest,
+        "result": place,
+    }
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ _MAX_AT_ONCE = 2**30
 class Results:
     """A file of values, one after another. One process may write at a time.
 
-    `append` returns when the value is on disk. Data of a killed writer that the journal does not
-    know is ignored.
+    Call `sync` before the journal refers to a value. Data of a killed writer that the journal does
+    not know is ignored.
 
     Args:
         path: File of the values. Created if it does not exist.
@@ -53,12 +53,19 @@ class Results:
                 view = memoryview(packed)
                 while view:
                     view = view[os.write(self._file, view[:_MAX_AT_ONCE]) :]
-                # The value must be on disk before the journal refers to it.
-                os.fdatasync(self._file)
             except BaseException:
                 os.ftruncate(self._file, start)
                 raise
         return start, len(packed)
+
+    def sync(self) -> None:
+        """Return when all stored values are on the disk.
+
+        Raises:
+            StorageError: They could not be written.
+        """
+        with storage_errors(self._path):
+            os.fdatasync(self._file)
 
     def read(self, place: Place) -> Any:
         """Return a stored value.

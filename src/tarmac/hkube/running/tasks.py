@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import re
 from collections import Counter
@@ -15,6 +16,29 @@ from tarmac.hkube.running.history import History
 from tarmac.hkube.running.observer import Observer
 from tarmac.jobs import Cause
 from tarmac.masking import without_known, without_known_in
+
+# Waiting for the disk takes a fifth of the time at most: what ends meanwhile is written at once.
+_PAUSE_PER_WAIT = 4.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settled:
+    """A task that the host has ended, not yet recorded; ``future`` is what `submit` returned."""
+
+    work: Work
+    digest: str
+    future: asyncio.Future[Ending]
+    hosted: asyncio.Future[Ending]
+
+    def error(self) -> BaseException | None:
+        """Return why the host could not run the task, or None."""
+        return None if self.hosted.cancelled() else self.hosted.exception()
+
+    def ending(self) -> Ending:
+        """Return the host's ending, if there is no error."""
+        if self.hosted.cancelled():
+            return Ending(work=self.work, why="stopped", message="the run was stopped")
+        return self.hosted.result()
 
 
 class Tasks:
@@ -44,6 +68,10 @@ class Tasks:
         self._observer = observer
         self._seen = set[tuple[str, str]]()
         self._num_called: dict[str, Counter[str]] = {}
+        self._settled: list[_Settled] = []
+        self._recording: asyncio.TimerHandle | None = None
+        self._next_record = 0.0
+        self._pause = _PAUSE_PER_WAIT
 
     def index_and_id(self, name: str) -> tuple[int, str]:
         """Return a task's number in the run and its ID, the same in each session."""
@@ -81,15 +109,29 @@ class Tasks:
         Raises:
             StorageError: The files cannot be written, for example because of a full disk.
         """
+        (recorded,) = self._end([(ending, digest)])
+        return recorded
+
+    def record_at_once(self) -> None:
+        """Record all tasks that have ended, and from now on each as it ends: the run is over."""
+        self._pause = 0.0
+        if self._recording is not None:
+            self._recording.cancel()
+            self._record()
+
+    def _end(self, endings: Sequence[tuple[Ending, str]]) -> list[Ending]:
         # An algorithm's error message may contain its secrets.
-        ending = self.history.ended(without_known_in(ending, "message", "details"), digest)
-        self._num_called.pop(ending.work.name, None)
-        stopped = ending.why == "stopped"
-        self.counts[
-            "succeeded" if ending.succeeded else "interrupted" if stopped else "failed"
-        ] += 1
-        self._observer.ended(ending)
-        return ending
+        recorded = self.history.ended(
+            [(without_known_in(ending, "message", "details"), digest) for ending, digest in endings]
+        )
+        for ending in recorded:
+            self._num_called.pop(ending.work.name, None)
+            stopped = ending.why == "stopped"
+            self.counts[
+                "succeeded" if ending.succeeded else "interrupted" if stopped else "failed"
+            ] += 1
+            self._observer.ended(ending)
+        return recorded
 
     def repeated(self, name: str, *, succeeded: bool) -> None:
         """Count and report a task that ended in an earlier session."""
@@ -190,20 +232,39 @@ class Tasks:
         if self.is_leaving:
             future.cancel()
             return
+        self._settled.append(_Settled(work, digest, future, hosted))
+        delay = self._next_record - asyncio.get_running_loop().time()
+        if self._pause == 0.0 or delay <= 0.0:
+            self._record()
+        elif self._recording is None:
+            self._recording = asyncio.get_running_loop().call_later(delay, self._record)
+
+    def _record(self) -> None:
+        """Record all tasks that have ended; once that is on the disk, resolve their futures."""
+        self._recording = None
+        settled = [task for task in self._settled if not task.error()]
+        failed = [task for task in self._settled if task.error()]
+        self._settled = []
+        started = asyncio.get_running_loop().time()
         try:
-            if hosted.cancelled():
-                self.end(Ending(work=work, why="stopped", message="the run was stopped"), digest)
-                if not future.done():
-                    future.cancel()
-                return
-            ending = self.end(hosted.result(), digest)
+            endings = self._end([(task.ending(), task.digest) for task in settled])
+            for task in failed:
+                task.hosted.result()
         except Exception as error:
-            # The error ends the whole run through `broken`, so this future only needs to end.
+            # The error ends the whole run through `broken`, so these futures only need to end.
             self._break(error)
-            future.cancel()
+            for task in (*settled, *failed):
+                task.future.cancel()
             return
-        if not future.done():
-            future.set_result(ending)
+        now = asyncio.get_running_loop().time()
+        self._next_record = now + self._pause * (now - started)
+        for task, ending in zip(settled, endings, strict=True):
+            if task.future.done():
+                continue
+            if task.hosted.cancelled():
+                task.future.cancel()
+            else:
+                task.future.set_result(ending)
 
     def _guard(self, note: Callable[[], None]) -> None:
         # An error in a watcher must end the run, but not break the host.

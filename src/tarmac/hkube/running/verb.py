@@ -233,6 +233,7 @@ async def _work(
             is_stopped = stop()
             if not is_stopped and detach():
                 leaving.is_so = tasks.is_leaving = is_stopped = True
+        tasks.record_at_once()
         work.cancel()
         await asyncio.wait({work})
     if tasks.broken.done():
