@@ -82,6 +82,7 @@ _CHAPTERS = {
     ],
     "Check": [
         "docs/check",
+        "docs/gpu-health",
         "docs/read-logs",
         "docs/check-nodes",
         "docs/gates",
