@@ -95,6 +95,7 @@ _CHAPTERS = {
         "docs/optimizers",
         "docs/precision",
         "docs/devices",
+        "docs/strategies",
         "docs/several-machines",
         "docs/checkpoints",
         "docs/after-training",
