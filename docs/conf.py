@@ -91,6 +91,8 @@ _CHAPTERS = {
         "docs/take-over",
         "docs/own-workload",
         "docs/own-data",
+        "docs/own-loss",
+        "docs/data-loaders",
         "docs/data",
         "docs/optimizers",
         "docs/precision",
