@@ -138,6 +138,7 @@ _CHAPTERS = {
     ],
     "Watch": [
         "docs/top",
+        "docs/top-scripts",
         "docs/judgement",
         "docs/report",
         "docs/serve",

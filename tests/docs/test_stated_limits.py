@@ -187,7 +187,7 @@ STATED = [
         ],
     ),
     (
-        "top",
+        "top-scripts",
         "A command has {} s, and {} s when",
         [("monitor/alerts.py", "_TIMEOUT_S", 1), ("monitor/alerts.py", "_PATIENCE_S", 1)],
     ),
