@@ -14,9 +14,9 @@ from tarmac.checks import Framework, framework_names
 from tarmac.checks.frameworks import find_framework
 from tarmac.testing.probes import (
     PROBE_CHECKS,
-    check_a_missing_framework_is_told,
-    check_it_needs_the_harness_alone,
-    check_it_writes_down_every_stage,
+    check_every_stage_is_written,
+    check_missing_framework_is_reported,
+    check_probe_needs_only_the_harness,
 )
 
 pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
@@ -72,12 +72,12 @@ def test_pytorchs_probe_conforms(check, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", framework_names())
 def test_every_probe_needs_the_harness_alone(name, tmp_path):
-    check_it_needs_the_harness_alone(find_framework(name), tmp_path)
+    check_probe_needs_only_the_harness(find_framework(name), tmp_path)
 
 
 @pytest.mark.parametrize("name", framework_names())
 def test_every_probe_tells_of_a_missing_framework(name, tmp_path):
-    check_a_missing_framework_is_told(find_framework(name), tmp_path)
+    check_missing_framework_is_reported(find_framework(name), tmp_path)
 
 
 # But for the two that take away or replace what is on Python's path.
@@ -103,7 +103,7 @@ def test_a_probe_that_breaks_a_promise_is_told_which(abacus, tmp_path, old, new,
     program = abacus / "abacus_probe.py"
     program.write_text(_ABACUS.replace(old, new))
     with pytest.raises(AssertionError, match=message):
-        check_it_writes_down_every_stage(Framework("abacus", "Abacus", probe=program), tmp_path)
+        check_every_stage_is_written(Framework("abacus", "Abacus", probe=program), tmp_path)
 
 
 def test_a_packages_framework_is_checked_by_its_name_and_alias(abacus):

@@ -10,7 +10,7 @@ from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
 pytestmark = pytest.mark.kubernetes
 
 # A pod's processes have numbers of their own, by which nobody else finds them.
-_OF_ONE_MACHINE = "check_a_stop_leaves_no_process"
+_OF_ONE_MACHINE = "check_stop_leaves_no_process"
 CHECKS = [check for check in EXECUTOR_CHECKS if check.__name__ != _OF_ONE_MACHINE]
 
 

@@ -91,7 +91,7 @@ def test_a_method_of_a_package_is_found_and_searches(package, check, tmp_path):
 
 
 def test_a_method_that_draws_otherwise_once_resumed_is_found_out(package, tmp_path):
-    check = next(check for check in METHOD_CHECKS if check.__name__ == "check_it_resumes")
+    check = next(check for check in METHOD_CHECKS if check.__name__ == "check_searches_resume")
     with pytest.raises(AssertionError, match=r"unsteady made trial .* after a resume"):
         check("unsteady", tmp_path)
 

@@ -94,6 +94,6 @@ def test_the_suite_says_what_is_wrong_with_a_plug_in(package):
     line = "        return self._local.start(attempts)\n"
     tests, variables = package(shown("held.py").replace(line, BROKEN, 1))
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    checked = run([*pytest_, "-k", "a_time_limit_is_kept"], tests, variables)
+    checked = run([*pytest_, "-k", "timeouts_end_tasks"], tests, variables)
     assert checked.returncode == 1, checked.stdout + checked.stderr
     assert "x ended twice" in checked.stdout

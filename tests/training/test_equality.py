@@ -71,7 +71,7 @@ def test_towers_make_the_same_weights_as_one_device(tmp_path, check, num_replica
     ("strategy", "num_replicas"), [("single", 1), ("ddp", 2), ("fsdp", 2), ("towers", 2)]
 )
 @pytest.mark.parametrize(
-    "check", [strategies.check_replicas_draw_for_themselves, strategies.check_resume]
+    "check", [strategies.check_replicas_draw_different_masks, strategies.check_resume]
 )
 def test_every_strategy_draws_and_resumes_by_the_seed(tmp_path, check, strategy, num_replicas):
     check(strategy, num_replicas, tmp_path)

@@ -83,7 +83,7 @@ def _check_whole(case: EvaluatorCase, result: Result, candidate: Candidate) -> N
     )
 
 
-def check_every_candidate_is_answered_once(case: EvaluatorCase) -> None:
+def check_every_candidate_has_one_result(case: EvaluatorCase) -> None:
     """Check that each candidate has one result, and reports each epoch once and in order."""
     epochs: dict[int, list[int]] = {candidate.number: [] for candidate in case.good}
 
@@ -106,7 +106,7 @@ def check_every_candidate_is_answered_once(case: EvaluatorCase) -> None:
         )
 
 
-def check_a_stop_is_obeyed(case: EvaluatorCase) -> None:
+def check_stop_requests_stop_one_candidate(case: EvaluatorCase) -> None:
     """Check that a stop request after the first epoch stops only its candidate."""
     loser = case.good[1].number
     epochs: list[int] = []
@@ -126,7 +126,7 @@ def check_a_stop_is_obeyed(case: EvaluatorCase) -> None:
             _check_whole(case, results[candidate.number], candidate)
 
 
-def check_a_failure_is_its_candidates_alone(case: EvaluatorCase) -> None:
+def check_failures_affect_no_other_candidate(case: EvaluatorCase) -> None:
     """Check that a candidate's failure, or the death of its process, fails no other candidate."""
     bad = (*case.failing, *case.fatal)
     if not bad:
@@ -146,7 +146,7 @@ def check_a_failure_is_its_candidates_alone(case: EvaluatorCase) -> None:
     _check_whole(case, again[case.good[0].number], case.good[0])
 
 
-def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
+def check_results_do_not_depend_on_grouping(case: EvaluatorCase) -> None:
     """Check that a result depends neither on the order nor on the grouping of candidates."""
     with case.open() as evaluator:
         first = _by_number([*evaluator.evaluate(case.good, _never)])
@@ -164,7 +164,7 @@ def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
             )
 
 
-def check_closing_stops_the_rest(case: EvaluatorCase) -> None:
+def check_closing_stops_training(case: EvaluatorCase) -> None:
     """Check that closing the results stops all training, and that the next call works."""
     numbers: list[int] = []
 
@@ -183,9 +183,9 @@ def check_closing_stops_the_rest(case: EvaluatorCase) -> None:
 
 
 EVALUATOR_CHECKS: tuple[Callable[[EvaluatorCase], None], ...] = (
-    check_every_candidate_is_answered_once,
-    check_a_stop_is_obeyed,
-    check_a_failure_is_its_candidates_alone,
-    check_results_are_the_same_from_any_grouping,
-    check_closing_stops_the_rest,
+    check_every_candidate_has_one_result,
+    check_stop_requests_stop_one_candidate,
+    check_failures_affect_no_other_candidate,
+    check_results_do_not_depend_on_grouping,
+    check_closing_stops_training,
 )

@@ -66,7 +66,7 @@ class FormatCase:
         return self.format.read([parse_document(text, _NAME)], {})
 
 
-def check_samples_are_known_and_read(case: FormatCase) -> None:
+def check_samples_are_recognized_and_read(case: FormatCase) -> None:
     """Check that samples look like the format, and hold jobs."""
     assert case.samples, "the case has no samples"
     for text in case.samples:
@@ -77,13 +77,13 @@ def check_samples_are_known_and_read(case: FormatCase) -> None:
         assert all(isinstance(job, Job) for job in reading.jobs), f"more than jobs in:\n{text}"
 
 
-def check_jobs_of_tarmacs_own_form_are_left_alone(case: FormatCase) -> None:
+def check_tarmac_job_files_are_not_claimed(case: FormatCase) -> None:
     """Check that a job file in Tarmac's own format does not look like another format."""
     looks_like = case.format.looks_like(parse_document(_OWN, _NAME).value)
     assert looks_like == (case.format.name == "tarmac"), f"looks like {case.format.name}: {_OWN}"
 
 
-def check_any_value_may_be_asked_about(case: FormatCase) -> None:
+def check_recognition_accepts_any_value(case: FormatCase) -> None:
     """Check that ``looks_like``, ``is_part`` and ``joins`` accept any value."""
     for value in (*_JUNK, *(value for text in case.samples for value in _mutations(case, text))):
         assert case.format.looks_like(value) in {True, False}, f"not a bool for: {value!r:.500}"
@@ -91,7 +91,7 @@ def check_any_value_may_be_asked_about(case: FormatCase) -> None:
         assert case.format.joins(value) in {True, False}, f"not a bool for: {value!r:.500}"
 
 
-def check_any_document_makes_jobs_or_a_designed_error(case: FormatCase) -> None:
+def check_any_document_gives_jobs_or_a_request_error(case: FormatCase) -> None:
     """Check that any file that looks like the format gives jobs or a RequestError."""
     for value in (value for text in case.samples for value in _mutations(case, text)):
         if not case.format.looks_like(value):
@@ -106,7 +106,7 @@ def check_any_document_makes_jobs_or_a_designed_error(case: FormatCase) -> None:
             raise AssertionError(f"{type(error).__name__}: {error}, for:\n{text}") from error
 
 
-def check_mistakes_are_shown_where_they_are(case: FormatCase) -> None:
+def check_errors_name_line_and_column(case: FormatCase) -> None:
     """Check that the error for an invalid file begins with name, line and column."""
     for text in case.mistakes:
         assert case.format.looks_like(parse_document(text, _NAME).value), f"unknown:\n{text}"
@@ -125,7 +125,7 @@ def _error_on(case: FormatCase, text: str) -> str | None:
     return None
 
 
-def check_what_is_written_is_read_as_the_same_jobs(case: FormatCase) -> None:
+def check_written_jobs_are_read_unchanged(case: FormatCase) -> None:
     """Check that written jobs are read as the same jobs, and written again as the same text."""
     if case.format.write is None:
         return
@@ -141,12 +141,12 @@ def check_what_is_written_is_read_as_the_same_jobs(case: FormatCase) -> None:
 
 
 FORMAT_CHECKS: tuple[Callable[[FormatCase], None], ...] = (
-    check_samples_are_known_and_read,
-    check_jobs_of_tarmacs_own_form_are_left_alone,
-    check_any_value_may_be_asked_about,
-    check_any_document_makes_jobs_or_a_designed_error,
-    check_mistakes_are_shown_where_they_are,
-    check_what_is_written_is_read_as_the_same_jobs,
+    check_samples_are_recognized_and_read,
+    check_tarmac_job_files_are_not_claimed,
+    check_recognition_accepts_any_value,
+    check_any_document_gives_jobs_or_a_request_error,
+    check_errors_name_line_and_column,
+    check_written_jobs_are_read_unchanged,
 )
 
 

@@ -92,7 +92,7 @@ def _rows(study: StudyWriter) -> list[Any]:
     return [(trial.number, trial.state.name, trial.params, trial.values) for trial in trials]
 
 
-def check_it_is_what_it_says(name: str, directory: Path) -> None:
+def check_sampler_matches_its_declaration(name: str, directory: Path) -> None:
     """Check that the method is found, and makes the kind of sampler that it declares."""
     method = find_method(name)
     assert method.name == name, f"the entry point {name} has a method named {method.name}"
@@ -108,7 +108,7 @@ def check_it_is_what_it_says(name: str, directory: Path) -> None:
         )
 
 
-def check_it_draws_from_the_space(name: str, directory: Path) -> None:
+def check_values_are_in_the_space(name: str, directory: Path) -> None:
     """Check that each network has the parameters that it uses, with values in the space."""
     for space in _spaces(name):
         study = make_study(directory, space, method=name, population=_POPULATION, trials=_TRIALS)
@@ -118,7 +118,7 @@ def check_it_draws_from_the_space(name: str, directory: Path) -> None:
             assert not problems, f"{name} drew {trial.params}: {problems}"
 
 
-def check_it_tries_no_network_twice(name: str, directory: Path) -> None:
+def check_no_network_trains_twice(name: str, directory: Path) -> None:
     """Check that no network trains twice, and that the search of a finite space ends.
 
     A method that breeds generations proposes no known network. A method that tries all networks
@@ -141,7 +141,7 @@ def check_it_tries_no_network_twice(name: str, directory: Path) -> None:
             assert not repeated, f"{name} proposed known networks again, as trials {repeated}"
 
 
-def check_it_resumes(name: str, directory: Path) -> None:
+def check_searches_resume(name: str, directory: Path) -> None:
     """Check that a search that was stopped and resumed three times equals an uninterrupted one."""
     for space in _spaces(name):
         fields = {"method": name, "population": _POPULATION, "trials": _TRIALS}
@@ -157,7 +157,7 @@ def check_it_resumes(name: str, directory: Path) -> None:
             assert row == other, f"{name} made trial {row} after a resume, expected {other}"
 
 
-def check_its_seed_decides(name: str, directory: Path) -> None:  # noqa: ARG001 - all checks' face
+def check_seed_determines_values(name: str, directory: Path) -> None:  # noqa: ARG001 - all checks' face
     """Check that Optuna's own loop draws the same parameters twice from one seed."""
     for space in _spaces(name):
         first, second = _drawn_by_optuna(name, space), _drawn_by_optuna(name, space)
@@ -165,9 +165,9 @@ def check_its_seed_decides(name: str, directory: Path) -> None:  # noqa: ARG001 
 
 
 METHOD_CHECKS: tuple[Callable[[str, Path], None], ...] = (
-    check_it_is_what_it_says,
-    check_it_draws_from_the_space,
-    check_it_tries_no_network_twice,
-    check_it_resumes,
-    check_its_seed_decides,
+    check_sampler_matches_its_declaration,
+    check_values_are_in_the_space,
+    check_no_network_trains_twice,
+    check_searches_resume,
+    check_seed_determines_values,
 )

@@ -60,7 +60,7 @@ runpy.run_path(program, run_name="__main__")
 """
 
 
-def check_it_needs_the_harness_alone(framework: Framework, directory: Path) -> None:  # noqa: ARG001 - every check takes one
+def check_probe_needs_only_the_harness(framework: Framework, directory: Path) -> None:  # noqa: ARG001 - every check takes one
     """Check the syntax for Python 3.7, and that the top level imports only stdlib and harness."""
     tree = ast.parse(framework.program.read_text(encoding="utf-8"), feature_version=_OLDEST)
     imports = {
@@ -76,7 +76,7 @@ def check_it_needs_the_harness_alone(framework: Framework, directory: Path) -> N
     )
 
 
-def check_it_writes_down_every_stage(framework: Framework, directory: Path) -> None:
+def check_every_stage_is_written(framework: Framework, directory: Path) -> None:
     """Check that the probe writes a complete result after every stage, ``import`` to ``done``."""
     journal = directory / "journal"
     recorder = directory / "recorder.py"
@@ -98,9 +98,7 @@ def check_it_writes_down_every_stage(framework: Framework, directory: Path) -> N
     assert results[-1].get("version"), "the result has no version"
 
 
-def check_it_computes_on_the_device_that_is_asked_for(
-    framework: Framework, directory: Path
-) -> None:
+def check_requested_device_is_used(framework: Framework, directory: Path) -> None:
     """Check that the probe uses the CPU on request, and no device if the wanted one is missing."""
     _, result = _run(framework, directory, ["cpu"])
     kinds = [device["kind"] for device in result["devices"]]
@@ -112,14 +110,14 @@ def check_it_computes_on_the_device_that_is_asked_for(
     assert result["wanted"] == ["cuda:99"]
 
 
-def check_a_missing_framework_is_told(framework: Framework, directory: Path) -> None:
+def check_missing_framework_is_reported(framework: Framework, directory: Path) -> None:
     """Check that the probe reports a framework that is not installed, with exit code 0."""
     # `-S` disables site-packages, so that the framework cannot be imported.
     code, result = _run(framework, directory, ["cpu"], options=["-S"])
     assert (code, result.get("absent")) == (0, True), f"exit code {code}, result {result}"
 
 
-def check_a_broken_installation_is_told(framework: Framework, directory: Path) -> None:
+def check_broken_installation_is_reported(framework: Framework, directory: Path) -> None:
     """Check that the result of a failed import has the error's message and the stage."""
     broken = directory / "broken"
     broken.mkdir()
@@ -135,11 +133,11 @@ def check_a_broken_installation_is_told(framework: Framework, directory: Path) -
 
 
 PROBE_CHECKS: Sequence[Callable[[Framework, Path], None]] = (
-    check_it_needs_the_harness_alone,
-    check_it_writes_down_every_stage,
-    check_it_computes_on_the_device_that_is_asked_for,
-    check_a_missing_framework_is_told,
-    check_a_broken_installation_is_told,
+    check_probe_needs_only_the_harness,
+    check_every_stage_is_written,
+    check_requested_device_is_used,
+    check_missing_framework_is_reported,
+    check_broken_installation_is_reported,
 )
 
 

@@ -220,7 +220,7 @@ def check_synchronised_normalisation(train: Train, num_replicas: int, output: Pa
         assert_close(weights_of(train(case)), expected, tolerance, what)
 
 
-def check_replicas_draw_for_themselves(strategy: str, num_replicas: int, output: Path) -> None:
+def check_replicas_draw_different_masks(strategy: str, num_replicas: int, output: Path) -> None:
     """Check that dropout follows the seed, and that each replica draws its own masks."""
     first, again, other = (
         weights_of(_train_with_dropout(strategy, num_replicas, output / str(index), seed))

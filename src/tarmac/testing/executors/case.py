@@ -128,9 +128,9 @@ class Watch:
     def attach(self, attempts: Sequence[Attempt]) -> Sequence[Queued | Began]:
         """Attach to attempts that an earlier executor has left."""
         known = {(attempt.task.index, attempt.number): attempt for attempt in attempts}
-        there = self.executor.attach(lambda *key: known.get(key))
-        self._taken += [answer.attempt for answer in there]
-        return there
+        answers = self.executor.attach(lambda *key: known.get(key))
+        self._taken += [answer.attempt for answer in answers]
+        return answers
 
     def hear(self, patience_s: float = 1.0) -> None:
         """Collect the executor's events for up to ``patience_s`` seconds."""

@@ -11,7 +11,7 @@ import psutil
 from tarmac.testing.executors.case import PATIENCE_S, ExecutorCase, printed
 
 
-def check_a_failure_is_a_result_and_no_exception(case: ExecutorCase) -> None:
+def check_failures_are_results(case: ExecutorCase) -> None:
     """Check that exit codes, signals and a missing program are results, not exceptions."""
     _, ends = case.finish(
         """
@@ -29,13 +29,13 @@ def check_a_failure_is_a_result_and_no_exception(case: ExecutorCase) -> None:
     }
 
 
-def check_a_time_limit_is_kept(case: ExecutorCase) -> None:
+def check_timeouts_end_tasks(case: ExecutorCase) -> None:
     """Check that a task that exceeds its timeout fails with the limit as the reason."""
     _, ends = case.finish("{name: x, command: [sleep, '600'], timeout: 0.2}")
     assert (ends["x"].outcome, ends["x"].reason) == ("failed", "its time limit of 0.2 s")
 
 
-def check_each_end_has_its_cause(case: ExecutorCase) -> None:
+def check_failures_have_causes(case: ExecutorCase) -> None:
     """Check that each kind of failure has its own cause."""
     hog = "import time; held = bytearray(200 * 2**20); time.sleep(600)"
     job = {
@@ -59,7 +59,7 @@ def check_each_end_has_its_cause(case: ExecutorCase) -> None:
     assert causes == {name: name for name in ends}, ends
 
 
-def check_a_stop_leaves_no_process(case: ExecutorCase) -> None:
+def check_stop_leaves_no_process(case: ExecutorCase) -> None:
     """Check that `Executor.stop` interrupts a task and all processes that it has started."""
     (task,) = case.tasks("{name: x, command: 'sleep 600 & echo $!; wait'}")
     attempt = case.attempt(task)
@@ -74,7 +74,7 @@ def check_a_stop_leaves_no_process(case: ExecutorCase) -> None:
         psutil.Process(int(printed(attempt))).wait(PATIENCE_S)
 
 
-def check_one_attempt_is_ended_and_others_go_on(case: ExecutorCase) -> None:
+def check_end_interrupts_one_attempt(case: ExecutorCase) -> None:
     """Check that `Executor.end` interrupts one attempt, with SIGKILL if it ignores SIGTERM."""
     tasks = case.tasks(
         """

@@ -11,7 +11,7 @@ import psutil
 from tarmac.testing.executors.case import VAULT, ExecutorCase, printed, variable
 
 
-def check_an_attempt_runs_in_its_directory(case: ExecutorCase) -> None:
+def check_attempts_run_in_their_directory(case: ExecutorCase) -> None:
     """Check that a task runs in ``work``, and its output is in ``stdout`` and ``stderr``."""
     (attempt,), ends = case.finish("{name: x, command: 'pwd; echo bad >&2'}")
     end = ends["x"]
@@ -20,7 +20,7 @@ def check_an_attempt_runs_in_its_directory(case: ExecutorCase) -> None:
     assert printed(attempt, "stderr") == "bad\n"
 
 
-def check_a_task_sees_its_variables_and_secrets_and_no_others(case: ExecutorCase) -> None:
+def check_tasks_have_only_their_variables_and_secrets(case: ExecutorCase) -> None:
     """Check that only the task that requests a secret has it, and that no file holds it."""
     name, secret = VAULT
     with variable(name, secret):
@@ -44,7 +44,7 @@ def check_a_task_sees_its_variables_and_secrets_and_no_others(case: ExecutorCase
     assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
-def check_a_secret_is_in_no_command_line(case: ExecutorCase) -> None:
+def check_command_lines_have_no_secrets(case: ExecutorCase) -> None:
     """Check that no command line on this machine shows the secret of a running task."""
     name, secret = VAULT
     with variable(name, secret):
@@ -63,7 +63,7 @@ def check_a_secret_is_in_no_command_line(case: ExecutorCase) -> None:
     assert not shown, f"command lines of {shown} show the secret"
 
 
-def check_an_engine_hands_nothing_of_the_runners_environment_on(case: ExecutorCase) -> None:
+def check_jobs_inherit_no_engine_variables(case: ExecutorCase) -> None:
     """Check that queued jobs do not inherit engine variables of the runner's own job."""
     outer = {"SLURM_MEM_PER_NODE": "17", "SBATCH_PARTITION": "nowhere", "RAY_ADDRESS": "nowhere"}
     tasks = case.tasks("{name: x, command: env}")
@@ -81,7 +81,7 @@ def check_an_engine_hands_nothing_of_the_runners_environment_on(case: ExecutorCa
     assert not [line for line in seen if line in {f"{n}={v}" for n, v in outer.items()}], seen
 
 
-def check_every_byte_of_arguments_and_variables_arrives(case: ExecutorCase) -> None:
+def check_arguments_and_variables_arrive_unchanged(case: ExecutorCase) -> None:
     """Check that spaces, quotes, commas, newlines and any letters reach a program unchanged."""
     odd = ["a b", "c,d=e;f", "\"g\" 'h' `i` $j \\k", "l\nm\tn", "öß→漢🙂", "", "-n", "%s *?[x]~"]
     show = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['ODD']]))"
@@ -95,7 +95,7 @@ def check_every_byte_of_arguments_and_variables_arrives(case: ExecutorCase) -> N
     assert json.loads(printed(attempt)) == [odd, "|".join(odd)]
 
 
-def check_inputs_are_brought_and_outputs_kept(case: ExecutorCase) -> None:
+def check_inputs_and_outputs_are_staged(case: ExecutorCase) -> None:
     """Check stage in and stage out; a missing output is reported and the others are kept."""
     (case.directory / "in.txt").write_text("hello", encoding="utf-8")
     _, ends = case.finish(
@@ -110,7 +110,7 @@ def check_inputs_are_brought_and_outputs_kept(case: ExecutorCase) -> None:
     assert tuple(ends["x"].problems) == ("output gone.txt: nothing matches",)
 
 
-def check_what_a_task_keeps_in_the_run_is_there_for_the_next(case: ExecutorCase) -> None:
+def check_tasks_share_files_of_the_run(case: ExecutorCase) -> None:
     """Check that all tasks of a run share ``run:PATH``."""
     tasks = case.tasks(
         """
@@ -131,7 +131,7 @@ def check_what_a_task_keeps_in_the_run_is_there_for_the_next(case: ExecutorCase)
     assert printed(second) == "hello\nhello\n"
 
 
-def check_only_the_last_attempts_outputs_are_kept(case: ExecutorCase) -> None:
+def check_retried_attempts_keep_no_outputs(case: ExecutorCase) -> None:
     """Check that an attempt that is retried keeps no outputs."""
     job = """
         name: x
@@ -145,7 +145,7 @@ def check_only_the_last_attempts_outputs_are_kept(case: ExecutorCase) -> None:
     assert (case.directory / "kept/out.txt").read_text(encoding="utf-8") == "2\n"
 
 
-def check_a_later_attempt_adds_to_what_an_earlier_one_printed(case: ExecutorCase) -> None:
+def check_later_attempts_append_to_the_log(case: ExecutorCase) -> None:
     """Check that a later attempt appends to the log of an earlier one."""
     job = "{name: x, command: 'echo $TARMAC_ATTEMPT'}"
     (attempt,), _ = case.finish(job, number=1)

@@ -9,7 +9,7 @@ from tarmac.jobs import Began, Busy, Finished, Queued, Silent, run_tasks
 from tarmac.testing.executors.case import ExecutorCase, Watch, printed
 
 
-def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:
+def check_impossible_tasks_are_refused(case: ExecutorCase) -> None:
     """Check that a task that needs more than any machine has is refused by name, before a start."""
     tasks = case.tasks("{name: greedy, command: a, resources: {cpus: 1000000}}")
     message = ""
@@ -20,7 +20,7 @@ def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:
     assert "greedy" in message, f"no error names the task that needs a million CPUs: {message!r}"
 
 
-def check_every_attempt_is_answered(case: ExecutorCase) -> None:
+def check_start_answers_every_attempt(case: ExecutorCase) -> None:
     """Check that 100 attempts at once get 100 answers, and each accepted attempt ends once."""
     tasks = case.tasks(
         "{name: x, sweep: {repeat: 100}, resources: {cpus: 0.1}, command: [sleep, '600']}"
@@ -40,7 +40,7 @@ def check_every_attempt_is_answered(case: ExecutorCase) -> None:
         assert {end.outcome for end in watch.finish(taken).values()} == {"interrupted"}
 
 
-def check_waiting_returns_when_patience_ends(case: ExecutorCase) -> None:
+def check_wait_returns_after_its_timeout(case: ExecutorCase) -> None:
     """Check that `Executor.wait` returns after its timeout, without ends of running attempts."""
     (task,) = case.tasks("{name: x, command: 'echo; exec sleep 600'}")
     attempt = case.attempt(task)
@@ -52,7 +52,7 @@ def check_waiting_returns_when_patience_ends(case: ExecutorCase) -> None:
     assert watch.ends["x"].outcome == "interrupted"
 
 
-def check_queued_comes_before_began_and_that_before_finished(case: ExecutorCase) -> None:
+def check_events_are_in_order(case: ExecutorCase) -> None:
     """Check the order of an attempt's events, and the GPUs and host in them."""
     (task,) = case.tasks("{name: x, command: 'true', resources: {cpus: 0.5, gpus: 1}}")
     with case.watched([task]) as watch:
@@ -71,7 +71,7 @@ def check_queued_comes_before_began_and_that_before_finished(case: ExecutorCase)
         assert began.host == watch.ends["x"].host, (began, watch.ends)
 
 
-def check_the_cluster_is_the_same_for_every_session(case: ExecutorCase) -> None:
+def check_executors_return_the_same_cluster(case: ExecutorCase) -> None:
     """Check that executors of one cluster return the same cluster, which binds a run to it.
 
     Executors without ``cluster`` are skipped; Tarmac's own queueing executors have it.
@@ -89,7 +89,7 @@ def check_the_cluster_is_the_same_for_every_session(case: ExecutorCase) -> None:
     assert first.name or first.uid, first
 
 
-def check_two_tasks_never_share_a_gpu(case: ExecutorCase) -> None:
+def check_tasks_never_share_a_gpu(case: ExecutorCase) -> None:
     """Check that tasks with one GPU each have different GPUs or run one after another."""
     job = """
         name: x
@@ -115,13 +115,13 @@ def check_two_tasks_never_share_a_gpu(case: ExecutorCase) -> None:
             assert end <= begin, f"two attempts had the same GPU: {held}"
 
 
-def check_a_task_without_gpus_sees_none(case: ExecutorCase) -> None:
+def check_tasks_without_gpus_see_none(case: ExecutorCase) -> None:
     """Check that ``CUDA_VISIBLE_DEVICES`` is empty for a task without GPUs."""
     (attempt,), _ = case.finish("{name: x, command: \"echo '<'$CUDA_VISIBLE_DEVICES'>'\"}")
     assert printed(attempt) == "<>\n"
 
 
-def check_a_graph_of_tasks_goes_through(case: ExecutorCase) -> None:
+def check_tasks_run_after_their_needs(case: ExecutorCase) -> None:
     """Check that tasks run after their needs, failures skip dependents, and the last task runs."""
     log = case.directory / "log"
     tasks = case.tasks(
@@ -143,7 +143,7 @@ def check_a_graph_of_tasks_goes_through(case: ExecutorCase) -> None:
     assert log.read_text(encoding="utf-8") == "top\nbottom\nlast\n"
 
 
-def check_a_later_executor_attaches_to_what_an_earlier_one_left(case: ExecutorCase) -> None:
+def check_later_executors_attach_to_attempts(case: ExecutorCase) -> None:
     """Check that attempts outlive their executor, and each ends once in a later executor."""
     go = case.directory / "go"
     tasks = case.tasks(
@@ -169,8 +169,8 @@ def check_a_later_executor_attaches_to_what_an_earlier_one_left(case: ExecutorCa
     anew = [early, late] if "early" not in watch.ends else [late]
     with case.opened(tasks) as executor:
         watch = Watch(executor)
-        there = watch.attach(anew)
-        assert [answer.attempt for answer in there] == anew, there
+        answers = watch.attach(anew)
+        assert [answer.attempt for answer in answers] == anew, answers
         go.touch()
         watch.finish(anew)
         assert {end.outcome for end in watch.ends.values()} == {"succeeded"}, watch.ends
@@ -179,7 +179,7 @@ def check_a_later_executor_attaches_to_what_an_earlier_one_left(case: ExecutorCa
     assert printed(late) == "began\nlate\n"
 
 
-def check_an_end_that_nobody_may_have_written_down_is_told_again(case: ExecutorCase) -> None:
+def check_unrecorded_ends_are_reported_again(case: ExecutorCase) -> None:
     """Check that a later executor reports an end again that may not have been recorded."""
     tasks = case.tasks("{name: x, command: exit 3}")
     attempt = case.attempt(tasks[0])
@@ -188,8 +188,10 @@ def check_an_end_that_nobody_may_have_written_down_is_told_again(case: ExecutorC
             if not executor.queues:
                 return
             watch = Watch(executor)
-            there = watch.attach([] if is_first else [attempt])
-            assert [answer.attempt for answer in there] == ([] if is_first else [attempt]), there
+            answers = watch.attach([] if is_first else [attempt])
+            assert [answer.attempt for answer in answers] == ([] if is_first else [attempt]), (
+                answers
+            )
             if is_first:
                 watch.start([attempt])
             end = watch.finish([attempt])["x"]
