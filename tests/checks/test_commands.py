@@ -60,15 +60,15 @@ OWN = {"build": {"releases": {"12.6": {"x86_64": [70, 90]}, "13.0": {"x86_64": [
         (
             on((12, 0), (7, 0)),
             [
-                "# without GPU 1 (chip 1, sm_70): no build has code for it and for the others: "
-                "give it an environment of its own",
+                "# without GPU 1 (chip 1, sm_70): no build has code for all GPUs: give this one an "
+                "environment of its own",
                 f"pip install --force-reinstall torch --index-url {WHL}/cu132",
             ],
         ),
         (
             on((12, 0), driver="12.4"),
             [
-                "# first a driver for CUDA 12.8 or newer; the one here is for 12.4",
+                "# first install a driver for CUDA 12.8 or newer; this one is for 12.4",
                 "sudo apt install nvidia-driver-580-open",
                 "sudo reboot",
                 f"pip install --force-reinstall torch --index-url {WHL}/cu129",
@@ -77,11 +77,11 @@ OWN = {"build": {"releases": {"12.6": {"x86_64": [70, 90]}, "13.0": {"x86_64": [
         (
             on((7, 0), driver="11.4"),
             [
-                "# first a driver for CUDA 12.0 or newer; the one here is for 11.4",
+                "# first install a driver for CUDA 12.0 or newer; this one is for 11.4",
                 "sudo apt install nvidia-driver-580",
                 "sudo reboot",
                 f"pip install --force-reinstall torch --index-url {WHL}/cu126",
-                "# or, with the driver that is here:",
+                "# or, with the installed driver:",
                 f"pip install --force-reinstall torch==2.7.1 --index-url {WHL}/cu118",
             ],
         ),
@@ -97,7 +97,7 @@ OWN = {"build": {"releases": {"12.6": {"x86_64": [70, 90]}, "13.0": {"x86_64": [
                 f"pip install --force-reinstall torch --index-url {WHL}/cu132",
             ],
         ),
-        (on((3, 5)), ["# without GPU 0 (chip 0, sm_35): no release of today has code for it"]),
+        (on((3, 5)), ["# without GPU 0 (chip 0, sm_35): no current release has code for it"]),
     ],
 )
 def test_the_build_is_for_driver_and_all_gpus_or_it_is_said_why_none_is(inventory, expected):
@@ -182,7 +182,7 @@ def test_a_driver_that_is_too_old_is_replaced_or_gets_a_build_of_its_own(
     evidence = seen(on((9, 0), driver=driver), probe(framework))
     lines = commands_for(["{newer_driver}", "{or_build_for_driver}"], [framework], evidence)
     assert lines[:2] == ("sudo apt install nvidia-driver-580-open", "sudo reboot")
-    rest = () if expected is None else ("# or a build for the driver that is here:", expected)
+    rest = () if expected is None else ("# or a build for the installed driver:", expected)
     assert lines[2:] == rest
 
 

@@ -43,7 +43,7 @@ def judge(inventory_of):
             1,
             [
                 "uncorrected memory errors (GPU 0): 3 uncorrected since the driver was loaded, "
-                "pages or rows wait to be replaced"
+                "pages or rows are pending replacement"
             ],
         ),
     ],
@@ -77,7 +77,7 @@ def test_what_the_driver_says_of_a_given_gpu_fails_it_and_of_another_does_not(ju
     failures, _ = judge("ecc-errors", FIRST)
     assert failures == [
         "uncorrected memory errors (GPU 0): 3 uncorrected since the driver was loaded, pages or "
-        "rows wait to be replaced"
+        "rows are pending replacement"
     ]
     assert judge("fell-off-bus", FIRST)[0] == []
 

@@ -258,7 +258,7 @@ def test_a_rank_that_never_comes_is_named_and_the_others_are_still_compared(laun
     assert codes == [1, 1, 1]
     assert others == ""
     missing = found(report)["rank-missing"]
-    assert (missing["where"], missing["evidence"]) == (["rank 3"], f"did not come within {limit} s")
+    assert (missing["where"], missing["evidence"]) == (["rank 3"], f"did not join within {limit} s")
     assert len([pair for pair in report["ranks"]["pairs"] if pair["seconds"]]) == 3
 
 

@@ -41,7 +41,7 @@ def test_a_slow_sibling_is_named_with_how_much_it_lacks():
     rates = [{"flops": {"bf16": rate * 1e12}} for rate in (780, 780, 660, 780)]
     (finding,) = make_report(siblings("NVIDIA H200", *rates), seconds=1).findings
     assert (finding.code, finding.where) == ("slower-than-siblings", ("torch on cuda:2",))
-    assert finding.evidence == "660 TFLOP/s in bf16, 15 % under the 780 of its 3 siblings"
+    assert finding.evidence == "660 TFLOP/s in bf16, 15 % below 780, the median of its 3 siblings"
 
 
 def test_the_inventory_has_the_links_of_cards_without_their_driver(tmp_path: Path):

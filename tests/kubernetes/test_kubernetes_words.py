@@ -166,7 +166,8 @@ def test_no_room_is_told_in_the_schedulers_words() -> None:
         "lastTransitionTime": at,
     }
     state = explain_pod(pod(phase="Pending", conditions=[scheduled]))
-    assert state.words == "waits for a node with room: 0/12 nodes: 12 Insufficient nvidia.com/gpu"
+    sentence = "0/12 nodes: 12 Insufficient nvidia.com/gpu"
+    assert state.words == f"waits for a node with free resources: {sentence}"
     assert (state.matter, state.since, state.limit_s) == ("room", at, None)
 
 

@@ -131,7 +131,7 @@ def test_a_node_whose_job_waits_says_why(look, recorded):
     nodes = look(site)
     assert nodes["n1"].state == "looked"
     assert nodes["n2"].state == "waits"
-    assert nodes["n2"].words == ("is next, and waits until a node has room (Resources)",)
+    assert nodes["n2"].words == ("is next; waits for free resources (Resources)",)
     recorded.answer("squeue", err="busy", code=1)
     site.queue = queue
     silent = look(site)["n2"]

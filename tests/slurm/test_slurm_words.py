@@ -58,10 +58,10 @@ def test_a_state_is_known_by_its_word(word, state):
         ("Priority", "waits for its turn (Priority)"),
         (
             "PartitionConfig",
-            "it asks for more than its partition gives; ask for less, or choose another "
+            "it requests more than its partition allows; request less, or choose another "
             "`partition` (PartitionConfig)",
         ),
-        ("(Resources)", "is next, and waits until a node has room (Resources)"),
+        ("(Resources)", "is next; waits for free resources (Resources)"),
         (
             "QOSMaxGRESPerUser",
             "waits until the QOS is below its limit of GPUs (QOSMaxGRESPerUser)",
@@ -84,18 +84,17 @@ def test_a_state_is_known_by_its_word(word, state):
         ),
         (
             "QOSMaxNodePerJobLimit",
-            "asks for more nodes than a job of the QOS may have; ask for less "
-            "(QOSMaxNodePerJobLimit)",
+            "requests more nodes than the QOS allows per job; request less (QOSMaxNodePerJobLimit)",
         ),
         (
             "launch failed requeued held",
-            "could not be started and is held, look at its node's log; release it: scontrol "
+            "could not be started and is held; read its node's log, then release it: scontrol "
             "release JOB (launch failed requeued held)",
         ),
         *(
             (
                 f"Job's {kind} not {why} use this partition (gpu allows b)",
-                f"can never start: its partition does not take its {kind}; choose another "
+                f"never starts: its partition does not accept its {kind}; choose another "
                 f"`partition` or another `{kind.lower()}` (Job's {kind} not {why} use this "
                 "partition (gpu allows b))",
             )
@@ -133,7 +132,7 @@ def test_a_reason_that_names_nodes_keeps_them():
         ),
         (
             "allocation failure: Requested node configuration is not available",
-            "as many CPUs, GPUs or as much memory",
+            "enough CPUs, GPUs or memory",
         ),
         (
             "sbatch: error: Batch job submission failed: Requested time limit is invalid "
@@ -190,7 +189,7 @@ def test_what_only_says_that_slurm_was_not_reached_is_silence(said):
 def test_a_full_queue_is_said_in_words_with_slurms_beside_them(said, limit):
     words = explain_full(said)
     assert words.startswith(
-        "the site takes no more of your jobs for now; more follow as others end ("
+        "the site accepts no more of your jobs now; the others follow as jobs end ("
     )
     assert words.endswith(limit)
 

@@ -48,8 +48,8 @@ class End(NamedTuple):
 # kuberuntime/kuberuntime_container.go) and reasons of the condition PodScheduled.
 # The limit of 300 s lets a registry recover, but bounds the wait for a wrong image name.
 WAITS: Mapping[str, Wait] = {
-    "Unschedulable": Wait("room", "waits for a node with room"),
-    "SchedulingGated": Wait("room", "is held back by a gate, for example of a queue"),
+    "Unschedulable": Wait("room", "waits for a node with free resources"),
+    "SchedulingGated": Wait("room", "is held by a scheduling gate, such as a queue's"),
     "ContainerCreating": Wait("", "its node is fetching the image and volumes"),
     "PodInitializing": Wait("", "is being prepared on its node"),
     "ErrImagePull": Wait("image", "its image cannot be pulled", 300),
@@ -57,29 +57,29 @@ WAITS: Mapping[str, Wait] = {
     "ErrImageNeverPull": Wait(
         "image", "its image is not on the node and may not be pulled (imagePullPolicy Never)", 300
     ),
-    "InvalidImageName": Wait("image", "its image has no valid name; correct `image`", 0),
+    "InvalidImageName": Wait("image", "its image name is invalid; correct `image`", 0),
     "ImageInspectError": Wait("image", "its image is broken on the node", 300),
     "RegistryUnavailable": Wait("image", "the registry of its image does not answer"),
     "CreateContainerConfigError": Wait(
-        "configuration", "something that it refers to is missing", 120
+        "configuration", "its configuration is invalid, or a Secret or ConfigMap is missing", 120
     ),
-    "CreateContainerError": Wait("start", "its container cannot be made", 0),
+    "CreateContainerError": Wait("start", "its container cannot be created", 0),
     "RunContainerError": Wait("start", "its container cannot be started", 0),
-    "CrashLoopBackOff": Wait("start", "it ends again and again; its restartPolicy was changed", 0),
+    "CrashLoopBackOff": Wait("start", "it restarts repeatedly; its restartPolicy was changed", 0),
 }
 
 # Reasons of the condition DisruptionTarget: kubernetes.io, "Disruptions".
 DISRUPTIONS: Mapping[str, End] = {
     "PreemptionByScheduler": End(
-        "preempted", "made room for a pod of higher priority", is_disturbance=True
+        "preempted", "was preempted by a pod of higher priority", is_disturbance=True
     ),
     "EvictionByEvictionAPI": End(
         "evicted", "was evicted, as when a node is drained", is_disturbance=True
     ),
     "DeletionByTaintManager": End(
-        "node", "its node does not answer or may no longer be used", is_disturbance=True
+        "node", "its node does not answer or has a taint", is_disturbance=True
     ),
-    "DeletionByPodGC": End("node", "its node is gone", is_disturbance=True),
+    "DeletionByPodGC": End("node", "its node no longer exists", is_disturbance=True),
     "TerminationByKubelet": End(
         "evicted", "its node shut down or ran short of memory or disk", is_disturbance=True
     ),
@@ -88,13 +88,13 @@ DISRUPTIONS: Mapping[str, End] = {
 # Reasons of pods and of terminated containers.
 ENDS: Mapping[str, End] = {
     "OOMKilled": End("memory", "used more memory than its limit; raise `memory`"),
-    "Evicted": End("exit", "used more disk than its limit; ask for more or write less"),
-    "OutOfcpu": End("evicted", "its node was full when it came", is_disturbance=True),
-    "OutOfmemory": End("evicted", "its node was full when it came", is_disturbance=True),
-    "OutOfpods": End("evicted", "its node was full when it came", is_disturbance=True),
-    "NodeAffinity": End("evicted", "its node was changed before it came", is_disturbance=True),
+    "Evicted": End("exit", "used more disk than its limit; request more or write less"),
+    "OutOfcpu": End("evicted", "its node had too few free resources", is_disturbance=True),
+    "OutOfmemory": End("evicted", "its node had too few free resources", is_disturbance=True),
+    "OutOfpods": End("evicted", "its node had too few free resources", is_disturbance=True),
+    "NodeAffinity": End("evicted", "its node no longer matches the pod", is_disturbance=True),
     "UnexpectedAdmissionError": End(
-        "evicted", "its node could not give it the devices", is_disturbance=True
+        "evicted", "its node could not allocate the devices", is_disturbance=True
     ),
     "NodeLost": End("node", "its node does not answer", is_disturbance=True),
     "NodeShutdown": End("evicted", "its node shut down", is_disturbance=True),
@@ -105,6 +105,6 @@ ENDS: Mapping[str, End] = {
     "StartError": End("start", "its command cannot be started"),
     "ContainerCannotRun": End("start", "its command cannot be started"),
     "DeadlineExceeded": End(
-        "timeout", "ran longer than an activeDeadlineSeconds that Tarmac has not set"
+        "timeout", "ran longer than an activeDeadlineSeconds that Tarmac did not set"
     ),
 }

@@ -43,36 +43,36 @@ _STATES: Mapping[str, UnitState] = {
 REASONS: Mapping[str, str] = {
     "None": "was just submitted",
     "Priority": "waits for its turn",
-    "Resources": "is next, and waits until a node has room",
+    "Resources": "is next; waits for free resources",
     "Dependency": "waits for another job",
-    "BeginTime": "waits for its begin time, or briefly after a requeue",
-    "Cleaning": "its last try is still being cleaned up",
+    "BeginTime": "waits for its begin time, or for a moment after a requeue",
+    "Cleaning": "its last attempt is still being cleaned up",
     "JobArrayTaskLimit": "waits because the array's limit of running tasks is reached",
     "JobHeldUser": "is held by its user; release it: scontrol release",
     "JobHeldAdmin": "is held by an administrator, who must release it",
-    "AccountNotAllowed": "the partition does not take this account; choose another `account`",
+    "AccountNotAllowed": "the partition does not accept this account; choose another `account`",
     "InvalidAccount": "the account is unknown or has expired; choose another `account`",
     "InvalidQOS": "the QOS is unknown or has expired; choose another `qos`",
-    "QOSNotAllowed": "the partition or account does not take this QOS; choose another `qos`",
-    "BadConstraints": "no node can ever satisfy its request; change `constraint` or ask for less",
-    "DependencyNeverSatisfied": "the job that it waits for has failed; it never starts",
+    "QOSNotAllowed": "the partition or account does not accept this QOS; choose another `qos`",
+    "BadConstraints": "no node can satisfy its request; change `constraint` or request less",
+    "DependencyNeverSatisfied": "never starts: the job that it depends on failed",
     "Licenses": "waits for a licence",
     "NodeDown": "a node that it needs is down",
-    "PartitionConfig": "it asks for more than its partition gives; ask for less, or choose another "
-    "`partition`",
-    "PartitionDown": "its partition is down; choose another `partition`, or wait",
-    "PartitionInactive": "its partition takes no jobs; choose another `partition`, or wait",
-    "PartitionNodeLimit": "it asks for more nodes than its partition gives, or they are down",
-    "PartitionTimeLimit": "its time limit is above its partition's; shorten `time` or choose "
+    "PartitionConfig": "it requests more than its partition allows; request less, or choose "
     "another `partition`",
-    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved, perhaps for a "
-    "maintenance that its time limit reaches into; shorten `time`",
+    "PartitionDown": "its partition is down; choose another `partition`, or wait",
+    "PartitionInactive": "its partition accepts no jobs; choose another `partition`, or wait",
+    "PartitionNodeLimit": "it requests more nodes than its partition allows, or nodes are down",
+    "PartitionTimeLimit": "its time limit exceeds the partition's; shorten `time` or choose "
+    "another `partition`",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved. If a maintenance "
+    "begins before its time limit ends, shorten `time`",
     "Reservation": "waits for its reservation to begin",
     "ReservationDeleted": "its reservation is gone; choose another `reservation`",
     "FrontEndDown": "the node that would start it is down",
     "InvalidJobLocalAccount": "the account is unknown; choose another `account`",
-    "MaxGRESPerAccount": "the account has all GPUs that it may have at once",
-    "MaxMemPerLimit": "it asks for more memory per CPU or node than is allowed; lower `memory`",
+    "MaxGRESPerAccount": "the account uses all GPUs that it may use at once",
+    "MaxMemPerLimit": "it requests more memory per CPU or node than is allowed; lower `memory`",
     "Prolog": "its node is being prepared",
     "WaitingForScheduling": "was just submitted",
 }
@@ -151,12 +151,12 @@ REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"requested node configuration is not available",
-            "No node of the partition has as many CPUs, GPUs or as much memory; `sinfo -N -o "
-            "'%N %P %c %m %G'` shows what they have.",
+            "No node of the partition has enough CPUs, GPUs or memory; `sinfo -N -o "
+            "'%N %P %c %m %G'` lists them.",
         ),
         (
             r"invalid generic resource|gres",
-            "No such GPUs are known here; `sinfo -o %G` shows what nodes have.",
+            "Slurm has no such GPUs here; `sinfo -o %G` lists the GPUs of nodes.",
         ),
         (
             r"requested time limit is invalid|time limit.*(?:exceeds|invalid)",
@@ -177,15 +177,15 @@ REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"more processors requested than permitted|node count specification invalid",
-            "Ask for fewer CPUs or nodes, or choose another `partition`.",
+            "Request fewer CPUs or nodes, or choose another `partition`.",
         ),
         (
             r"memory specification can ?not be satisfied|memory.*limit",
-            "Ask for less memory, or choose another `partition`.",
+            "Request less memory, or choose another `partition`.",
         ),
         (
             r"user.*(?:not (?:permitted|allowed)|access denied)|permission denied|group not",
-            "Ask the site to let you use this partition, or choose another.",
+            "Ask the administrators for access to this partition, or choose another.",
         ),
     )
 )
@@ -225,7 +225,7 @@ def explain_full(words: str) -> str:
     """Return what a refusal for a full queue means for further jobs, with Slurm's term."""
     named = re.search(r"\b(?:Assoc|QOS|Max)[A-Z]\w+", words)
     return (
-        "the site takes no more of your jobs for now; more follow as others end "
+        "the site accepts no more of your jobs now; the others follow as jobs end "
         f"({named[0] if named else _said(words)})"
     )
 
@@ -251,7 +251,7 @@ def _not_permitted(reason: str) -> str | None:
         return None
     kind = match["kind"]
     return (
-        f"can never start: its partition does not take its {kind}; choose another `partition` or "
+        f"never starts: its partition does not accept its {kind}; choose another `partition` or "
         f"another `{kind.lower()}`"
     )
 
@@ -259,7 +259,7 @@ def _not_permitted(reason: str) -> str | None:
 def _held(reason: str) -> str | None:
     if "requeued held" in reason:
         return (
-            "could not be started and is held, look at its node's log; release it: scontrol "
+            "could not be started and is held; read its node's log, then release it: scontrol "
             "release JOB"
         )
     return None
@@ -272,7 +272,7 @@ def _limit(key: str) -> str | None:
     whose = "the QOS" if match["whose"] == "QOS" else "the account or its user"
     rest = re.sub(r"^(?:TRES|Per(?:User|Account|Job)|Max)+", "", match["rest"])
     rest = re.sub(r"(?:Per(?:User|Account|Job|Acct|PU|PA|PJ|Node)|PU|PA|PJ)+$", "", rest)
-    what = _LIMITED.get(rest, rest or "what it may")
+    what = _LIMITED.get(rest, rest or "resources")
     if "Per" in match["rest"] and "Job" in match["rest"].partition("Per")[2]:
-        return f"asks for more {what} than a job of {whose} may have; ask for less"
+        return f"requests more {what} than {whose} allows per job; request less"
     return f"waits until {whose} is below its limit of {what}"

@@ -31,8 +31,8 @@ def _overridden(evidence: Evidence) -> str | None:
 def _permission(evidence: Evidence) -> Hits:
     amd = evidence.inventory.amd
     if amd.gpus and amd.kfd == "denied":
-        group = f", which group {amd.kfd_group} may" if amd.kfd_group else ""
-        yield "machine", f"this user may not read and write /dev/kfd{group}"
+        group = f"; group {amd.kfd_group} has it" if amd.kfd_group else ""
+        yield "machine", f"this user has no access to /dev/kfd{group}"
 
 
 def _no_device(evidence: Evidence) -> Hits:
@@ -40,7 +40,7 @@ def _no_device(evidence: Evidence) -> Hits:
     has_card = bool(amd.gpus) or any(card.vendor == "amd" for card in evidence.inventory.cards)
     for probe in _rocm_probes(evidence):
         if has_card and amd.kfd == "absent":
-            yield probe.label, "a card of AMD's is here, /dev/kfd is not"
+            yield probe.label, "an AMD card is installed, /dev/kfd does not exist"
 
 
 def _arch(evidence: Evidence) -> Hits:
@@ -50,14 +50,14 @@ def _arch(evidence: Evidence) -> Hits:
         for gpu in evidence.inventory.amd.gpus:
             name = _overridden(evidence) or gpu.gfx
             if built and name is not None and name not in built:
-                yield probe.label, f"card {gpu.address} is {name}, built for {' '.join(built)}"
+                yield probe.label, f"card {gpu.address} is {name}, the build has {' '.join(built)}"
 
 
 def _override(evidence: Evidence) -> Hits:
     pretended = _overridden(evidence)
     for gpu in evidence.inventory.amd.gpus:
         if pretended is not None and pretended != gpu.gfx:
-            yield f"card {gpu.address}", f"it is {gpu.gfx}, and {_OVERRIDE} makes it {pretended}"
+            yield f"card {gpu.address}", f"the chip is {gpu.gfx}, {_OVERRIDE} sets {pretended}"
 
 
 def _ecc(evidence: Evidence) -> Hits:

@@ -53,8 +53,8 @@ _RETIRED = frozenset({"mxnet", "chainer", "horovod"})
 # By scheduler: GPUs that a scheduler hides belong to other jobs, so the job must ask for them.
 _SHOW_GPUS: Mapping[str | None, Sequence[str]] = {
     None: ["unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES=0  # or the ones you want"],
-    "slurm": ["srun --gres=gpu:1 ...  # the scheduler hides what the job has not asked for"],
-    "other": ["# the scheduler hides what the job has not asked for: ask it for GPUs"],
+    "slurm": ["srun --gres=gpu:1 ...  # the scheduler hides GPUs that the job did not request"],
+    "other": ["# the scheduler hides GPUs that the job did not request: request GPUs"],
 }
 
 _PIP = re.compile(r"(?<![\w/-])(?:python -m )?pip (install|uninstall|list|check)\b")
@@ -259,7 +259,7 @@ def _build_for_driver(place: _Place) -> Iterator[str]:
         older = choice if choice.needs_driver is None else choice.meanwhile
         lines = [] if older is None else _commands_of(older, place)
     if lines:
-        yield "# or a build for the driver that is here:"
+        yield "# or a build for the installed driver:"
         yield from lines
 
 
@@ -271,7 +271,7 @@ def _install_torch(place: _Place) -> list[str]:
     choice = _choose(place)
     lines = [*_needed_driver(choice, place), *_commands_of(choice, place)]
     if choice.meanwhile is not None:
-        lines += ["# or, with the driver that is here:", *_commands_of(choice.meanwhile, place)]
+        lines += ["# or, with the installed driver:", *_commands_of(choice.meanwhile, place)]
     return lines
 
 
@@ -323,7 +323,8 @@ def _needed_driver(choice: BuildChoice, place: _Place) -> Iterator[str]:
     if choice.needs_driver is None:
         return
     here = place.inventory.driver.cuda
-    yield f"# first a driver for CUDA {choice.needs_driver} or newer; the one here is for {here}"
+    newest = choice.needs_driver
+    yield f"# first install a driver for CUDA {newest} or newer; this one is for {here}"
     systems = _systems()["newer_driver"]
     yield from systems[_system(place.inventory, systems)]
 
@@ -334,11 +335,11 @@ def _left_out(choice: BuildChoice, place: _Place) -> Iterator[str]:
             continue
         chip = f"{gpu.name or 'unknown'}, sm_{gpu.capability[0]}{gpu.capability[1]}"
         if choice.is_mix:
-            why = "no build has code for it and for the others: give it an environment of its own"
+            why = "no build has code for all GPUs: give this one an environment of its own"
         elif gpu.capability == (3, 7):
             why = "PyTorch 2.0.1 was the last release with code for it"
         else:
-            why = "no release of today has code for it"
+            why = "no current release has code for it"
         yield f"# without {gpu.label} ({chip}): {why}"
 
 

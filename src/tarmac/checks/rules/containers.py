@@ -17,7 +17,8 @@ def _no_gpus_flag(evidence: Evidence) -> Hits:
     has_nodes = any(name.startswith("nvidia") for name in inventory.container.device_nodes)
     is_loaded = "nvidia" in inventory.driver.modules
     if inventory.is_confined and is_loaded and not has_nodes and not inventory.gpus:
-        yield "machine", f"in {inventory.container.kind}: the module nvidia, and no /dev/nvidia*"
+        kind = inventory.container.kind
+        yield "machine", f"in {kind}: module nvidia is loaded, no /dev/nvidia* exists"
 
 
 def _driver_caps(evidence: Evidence) -> Hits:
@@ -29,14 +30,14 @@ def _driver_caps(evidence: Evidence) -> Hits:
         or "NOT FOUND" in (inventory.driver.nvml_error or "").upper()
     ):
         value = inventory.environment.get("NVIDIA_DRIVER_CAPABILITIES", "not set")
-        yield "machine", f"/dev/nvidiactl is here, libraries are not; the variable is {value}"
+        yield "machine", f"/dev/nvidiactl without the driver's libraries; the variable is {value}"
 
 
 def _wsl_libcuda(evidence: Evidence) -> Hits:
     inventory = evidence.inventory
     is_wsl = inventory.container.kind == "wsl" and "dxg" in inventory.container.device_nodes
     if is_wsl and inventory.driver.library is None:
-        yield "machine", "/dev/dxg is here, libcuda.so.1 is not found"
+        yield "machine", "/dev/dxg exists, libcuda.so.1 is not found"
 
 
 def _cgroup_cpu(evidence: Evidence) -> Hits:

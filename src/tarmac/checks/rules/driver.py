@@ -14,7 +14,7 @@ def _no_driver(evidence: Evidence) -> Hits:
     driver, cards = evidence.inventory.driver, evidence.inventory.nvidia_cards
     is_loaded = bool({"nvidia", "nouveau"} & set(driver.modules))
     if cards and not is_loaded and driver.nvml_error and not evidence.inventory.is_confined:
-        yield "machine", f"a card at {', '.join(cards)}, no module of the driver is loaded"
+        yield "machine", f"a card at {', '.join(cards)}, no driver module is loaded"
 
 
 def _nouveau(evidence: Evidence) -> Hits:
@@ -33,7 +33,7 @@ def _module_missing(evidence: Evidence) -> Hits:
     is_loaded = driver.nvml_error is None or "nvidia" in driver.modules
     is_here = bool(evidence.inventory.nvidia_cards) and not evidence.inventory.is_confined
     if driver.library is not None and not is_loaded and is_here:
-        yield "machine", f"{driver.library} is here, /proc/modules has no nvidia"
+        yield "machine", f"{driver.library} is installed, /proc/modules has no nvidia"
 
 
 def _uvm_missing(evidence: Evidence) -> Hits:
@@ -46,7 +46,7 @@ def _uvm_missing(evidence: Evidence) -> Hits:
         (probe.result.get("build") or {}).get("cuda") for probe in evidence.probes
     )
     if inventory.gpus and nodes and "nvidia-uvm" not in nodes and is_tried and not is_used:
-        yield "machine", "NVML works, and there is no /dev/nvidia-uvm"
+        yield "machine", "NVML works, /dev/nvidia-uvm does not exist"
 
 
 # Blackwell's compute capability. The failure was seen most on machines with several such GPUs

@@ -16,6 +16,7 @@ from tarmac.checks.rules.rule import (
     value_of,
 )
 from tarmac.machine import is_driver_too_old, names_nothing, runs_on
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from tarmac.checks.evidence import Evidence
@@ -178,7 +179,7 @@ def _silent_cpu(evidence: Evidence) -> Hits:
     for probe, device in measured_devices(evidence):
         placement = str(device.get("placement") or "")
         if device["kind"] == "gpu" and placement and not _ON_GPU.search(placement):
-            yield place_of(probe, device), f"what it computed for this device lies on {placement}"
+            yield place_of(probe, device), f"its result for this device is on {placement}"
     if not evidence.inventory.gpus:
         return
     for probe in evidence.probes:
@@ -186,7 +187,8 @@ def _silent_cpu(evidence: Evidence) -> Hits:
         is_on_cpu = bool(devices) and all(device["kind"] == "cpu" for device in devices)
         has_reason = "cpu_because" in probe.result or not should_use_gpu(probe, evidence)
         if probe.outcome == "done" and is_on_cpu and not has_reason:
-            yield probe.label, f"the driver has {len(evidence.inventory.gpus)}, it sees none"
+            gpus = counted(len(evidence.inventory.gpus), "GPU")
+            yield probe.label, f"the driver has {gpus}, the framework has none"
 
 
 def _no_avx(evidence: Evidence) -> Hits:
@@ -211,7 +213,7 @@ def _device_absent(evidence: Evidence) -> Hits:
         absent = wanted - {*names, *(name.split(":")[0] for name in names)}
         # Entries of ranks are not named like devices.
         if probe.outcome == "done" and probe.framework not in _RANKS and absent:
-            yield probe.label, f"it sees no {', '.join(sorted(absent))}"
+            yield probe.label, f"the framework has no {', '.join(sorted(absent))}"
 
 
 RULES: Mapping[str, Rule] = {

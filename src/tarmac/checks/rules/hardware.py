@@ -94,9 +94,9 @@ def _ecc(gpu: Gpu) -> str | None:
     if gpu.uncorrected_errors:
         seen.append(f"{gpu.uncorrected_errors} uncorrected since the driver was loaded")
     if gpu.remap_failed:
-        seen.append("remapping of rows has failed")
+        seen.append("row remapping failed")
     if gpu.retired_pages_pending:
-        seen.append("pages or rows wait to be replaced")
+        seen.append("pages or rows are pending replacement")
     return ", ".join(seen) or None
 
 
@@ -150,7 +150,7 @@ def _too_hot(gpu: Gpu, load: UnderLoad) -> str | None:
         ("memory", load.memory_temperature_c, limits.get("memory")),
     ):
         if hottest is not None and limit is not None and hottest > limit:
-            seen.append(f"{part} at {hottest} °C, made for up to {limit} °C")
+            seen.append(f"{part} at {hottest} °C, maximum operating temperature {limit} °C")
     return ", ".join(seen) or None
 
 
@@ -165,7 +165,7 @@ def _pcie_replays(_: Gpu, load: UnderLoad) -> str | None:
     minutes = max(1.0, load.seconds / 60)
     if replays <= _REPLAYS_PER_MINUTE * minutes:
         return None
-    return f"{replays} packets sent again in {load.seconds:.0f} s of probes"
+    return f"{replays} packets resent in {load.seconds:.0f} s of probes"
 
 
 def _exclusive(gpu: Gpu) -> str | None:
@@ -179,7 +179,7 @@ def _prohibited(gpu: Gpu) -> str | None:
 
 
 def _mig_empty(gpu: Gpu) -> str | None:
-    return "MIG is on, no instance is there" if gpu.mig and not gpu.mig_devices else None
+    return "MIG is on, without an instance" if gpu.mig and not gpu.mig_devices else None
 
 
 def _mem_held(gpu: Gpu) -> str | None:
@@ -233,7 +233,7 @@ def _memory_worn(gpu: Gpu) -> str | None:
 
 
 def _inforom(gpu: Gpu) -> str | None:
-    return "its checksums are wrong" if gpu.inforom_valid is False else None
+    return "the InfoROM has a wrong checksum" if gpu.inforom_valid is False else None
 
 
 def _clocks_lowered(gpu: Gpu) -> str | None:
@@ -252,7 +252,7 @@ def _nvlink_errors(gpu: Gpu) -> str | None:
 
 
 def _unlicensed(gpu: Gpu) -> str | None:
-    return "the driver says unlicensed" if gpu.licensed is False else None
+    return "the driver reports no license" if gpu.licensed is False else None
 
 
 def _mem_held_unseen(gpu: Gpu) -> str | None:

@@ -56,7 +56,7 @@ def _pcie_slot_narrow(evidence: Evidence) -> Hits:
     other = {gpu.address for gpu in inventory.gpus if not _uses_pcie(gpu)}
     for path in inventory.topology.pcie:
         if path.width < path.card.width and path.address not in other:
-            unseen = "" if path.slot else ", by what a virtual machine shows of it"
+            unseen = "" if path.slot else ", as the virtual machine shows it"
             words = f"x{path.width} of the card's x{path.card.width}{unseen}"
             yield labels.get(path.address, f"card {path.address}"), words
 
@@ -109,14 +109,15 @@ def _all_down(gpu: Gpu, others: list[Gpu], evidence: Evidence) -> str | None:
     """Return why a GPU's NVLinks should be up; None for single GPUs and cards without a bridge."""
     topology = evidence.inventory.topology
     alike = [other.label for other in others if other.name == gpu.name and any(other.nvlinks)]
-    down = f"all {len(gpu.nvlinks)} are down"
+    down = f"all {len(gpu.nvlinks)} NVLinks are down"
     if alike and _is_on_board(gpu):
-        return f"{down}, while {alike[0]} has some that are up"
+        return f"{down}, while some of {alike[0]} are up"
     if others and topology.num_nvswitches and _is_on_board(gpu):
-        return f"{down}, though {topology.num_nvswitches} NVSwitches are here"
+        return f"{down}, with {topology.num_nvswitches} NVSwitches present"
     for pair in topology.nvlink_pairs:
         if gpu.index in (pair.first, pair.second):
-            return f"{down}, though the driver joins GPU {pair.first} and GPU {pair.second} by them"
+            ends = f"GPU {pair.first} and GPU {pair.second}"
+            return f"{down}, though the driver lists {ends} as connected"
     return None
 
 
@@ -130,7 +131,7 @@ def _some_down(gpu: Gpu, others: list[Gpu]) -> str | None:
     if takes_bridges and all(count <= sum(gpu.nvlinks) for count in alike):
         return None
     down = [str(number) for number, is_up in enumerate(gpu.nvlinks) if not is_up]
-    return f"link {', '.join(down)} of {len(gpu.nvlinks)}"
+    return f"NVLink {', '.join(down)} of {len(gpu.nvlinks)}"
 
 
 def _is_on_board(gpu: Gpu) -> bool:

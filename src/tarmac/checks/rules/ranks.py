@@ -28,7 +28,7 @@ _OWN_VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR
 def _ranks_missing(evidence: Evidence) -> Hits:
     if evidence.ranks is not None:
         for rank in evidence.ranks.missing:
-            yield f"rank {rank}", f"did not come within {evidence.ranks.limit_s:g} s"
+            yield f"rank {rank}", f"did not join within {evidence.ranks.limit_s:g} s"
 
 
 def _rank_lost(evidence: Evidence) -> Hits:
@@ -123,7 +123,7 @@ def _interface_missing(evidence: Evidence) -> Hits:
             value = environment.get(name, "")
             if value and network.interfaces and not _names_interface(name, value, network):
                 shown = ", ".join(network.interfaces)
-                yield where, f"{name}={value}, and there are {shown}"
+                yield where, f"{name}={value}, the interfaces are {shown}"
 
 
 def _names_interface(variable: str, value: str, network: Network) -> bool:
@@ -160,7 +160,7 @@ def _peermem_missing(evidence: Evidence) -> Hits:
     for where, modules, network in _modules(evidence):
         is_used = any(port.state == "ACTIVE" for port in network.ports)
         if is_used and network.open_module is False and "nvidia_peermem" not in modules:
-            yield where, "nvidia_peermem is not loaded, and the kernel module is not the open one"
+            yield where, "nvidia_peermem is not loaded; the kernel module is the proprietary one"
 
 
 def _modules(evidence: Evidence) -> Iterator[tuple[str, tuple[str, ...], Network]]:

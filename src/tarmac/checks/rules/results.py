@@ -49,7 +49,7 @@ def _probe_left_processes(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
         # A probe that was killed had no chance to end its own children.
         if probe.left_behind and probe.outcome != "hung":
-            yield probe.label, f"{probe.left_behind} still ran"
+            yield probe.label, f"{probe.left_behind} still running"
 
 
 def _probe_flood(evidence: Evidence) -> Hits:

@@ -22,7 +22,7 @@ def _soak_mismatch(evidence: Evidence) -> Hits:
 
 def _in_words(mismatch: Mapping[str, Any]) -> str:
     if not mismatch["elements"]:
-        return f"{mismatch['operation']}: elements that were as expected when they were read again"
+        return f"{mismatch['operation']}: elements that were correct when read again"
     return (
         f"{mismatch['operation']}: {mismatch['elements']:,} of {mismatch['of']:,} elements, first "
         f"{mismatch['first']}, {mismatch['expected']} expected and {mismatch['found']} found"

@@ -86,7 +86,7 @@ def _slower_framework(evidence: Evidence) -> Hits:
             best, fastest, _ = max(rates)
             for value, _, where in rates:
                 if value < _SLOWER_FRAMEWORK * best:
-                    yield where, f"{value:.4g} {unit}, and {fastest} {best:.4g}"
+                    yield where, f"{value:.4g} {unit}, {fastest} reaches {best:.4g}"
 
 
 def _comparable_rates(device: Mapping[str, Any]) -> dict[str, float]:
@@ -153,7 +153,8 @@ class _Sibling:
 def _slower_than_siblings(evidence: Evidence) -> Hits:
     for sibling in _siblings(evidence):
         if len(sibling.others) + 1 >= _FEW and sibling.is_slower:
-            yield sibling.where, f"{_less(sibling)} of its {len(sibling.others)} siblings"
+            count = len(sibling.others)
+            yield sibling.where, f"{_less(sibling)}, the median of its {count} siblings"
 
 
 def _uneven_siblings(evidence: Evidence) -> Hits:
@@ -165,7 +166,7 @@ def _uneven_siblings(evidence: Evidence) -> Hits:
 
 def _less(sibling: _Sibling) -> str:
     less = 100 * (1 - sibling.value / sibling.usual)
-    return f"{sibling.value:.4g} {sibling.unit}, {less:.0f} % under the {sibling.usual:.4g}"
+    return f"{sibling.value:.4g} {sibling.unit}, {less:.0f} % below {sibling.usual:.4g}"
 
 
 def _siblings(evidence: Evidence) -> Iterator[_Sibling]:
