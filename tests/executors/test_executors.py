@@ -121,7 +121,7 @@ def test_stopping_forgets_preparations_that_have_not_begun(executor, attempts, s
 def test_outputs_that_do_not_get_through_are_given_up_when_the_run_is_stopped(
     tmp_path, attempts, slow_server, monkeypatch
 ):
-    pytest.importorskip("obstore", reason="needs pip install 'tarmac[objects]'")
+    pytest.importorskip("obstore", reason="needs pip install 'tarmac-gpu[objects]'")
     monkeypatch.setenv("AWS_ENDPOINT_URL", slow_server.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")

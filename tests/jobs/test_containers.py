@@ -34,16 +34,11 @@ from tarmac.tasks.placeholders import escape
 from waiting import wait_until
 
 
-@pytest.fixture(scope="module")
-def image(busybox_image) -> str:
-    return busybox_image
-
-
 @pytest.fixture
-def run(tmp_path, image):
+def run(tmp_path, busybox_image):
     def go(text: str):
         job = parse_job(
-            textwrap.dedent(text).replace("IMAGE", f"{{image: {image}, network: none}}")
+            textwrap.dedent(text).replace("IMAGE", f"{{image: {busybox_image}, network: none}}")
         )
         made = create_run(job, tmp_path, prepare(job, tmp_path), tmp_path / "runs")
         watcher = Watcher()
@@ -56,7 +51,7 @@ def run(tmp_path, image):
 
 
 @pytest.mark.containers
-def test_a_configuration_of_batch_shipyards_runs_from_its_folder(tmp_path, image):
+def test_a_configuration_of_batch_shipyards_runs_from_its_folder(tmp_path, busybox_image):
     option = "additional_docker_run_options: [--network=none]"
     (tmp_path / "config").mkdir()
     (tmp_path / "config/jobs.yaml").write_text(
@@ -68,23 +63,23 @@ def test_a_configuration_of_batch_shipyards_runs_from_its_folder(tmp_path, image
               job_preparation: {{command: echo prepared}}
               tasks:
               - id: first
-                docker_image: {image}
+                docker_image: {busybox_image}
                 {option}
                 command: echo $GREETING > made.txt
               - id: second
-                docker_image: {image}
+                docker_image: {busybox_image}
                 {option}
                 shm_size: 96m
                 max_wall_time: 00:05:00
                 input_data:
                   azure_batch: [{{job_id: ship, task_id: first, include: ["*.txt"]}}]
                 command: sh -c "cat made.txt; df -k /dev/shm"
-              - docker_image: {image}
+              - docker_image: {busybox_image}
                 {option}
                 task_factory: {{repeat: 2}}
                 command: "true"
               merge_task:
-                docker_image: {image}
+                docker_image: {busybox_image}
                 {option}
                 command: echo merged by $AZ_BATCH_TASK_ID
             """
@@ -129,9 +124,9 @@ def test_a_task_computes_in_a_container_with_its_inputs_and_outputs(run, tmp_pat
 
 
 @pytest.mark.containers
-def test_a_container_that_was_made_and_not_started_is_removed_with_its_run(image, tmp_path):
+def test_a_container_that_was_made_and_not_started_is_removed_with_its_run(busybox_image, tmp_path):
     label = f"tarmac.run={tmp_path.name}"
-    made = ["docker", "create", "--label", label, "--network", "none", image, "true"]
+    made = ["docker", "create", "--label", label, "--network", "none", busybox_image, "true"]
     subprocess.run(made, check=True, capture_output=True)
     with guarded(tmp_path.name, ["docker"], None):
         pass
@@ -158,10 +153,10 @@ def test_secrets_come_in_and_are_on_no_command_line(run, monkeypatch):
 
 
 @pytest.mark.containers
-def test_a_container_starts_where_it_is_told_to(run, image):
+def test_a_container_starts_where_it_is_told_to(run, busybox_image):
     for workdir, expected in (("/bin", "/bin"), ("", "/"), (None, "/tarmac")):
         given = "" if workdir is None else f", workdir: '{workdir}'"
-        environment = f"{{image: {image}, network: none{given}}}"
+        environment = f"{{image: {busybox_image}, network: none{given}}}"
         ended, out = run(f"{{name: x, command: pwd, environment: {environment}}}")
         assert (ended.outcome, out.strip()) == ("succeeded", expected), ended.reason
 
@@ -210,8 +205,8 @@ def test_a_missing_image_fails_in_the_engines_words(run, tmp_path):
         ("image: IMAGE_NAME", "sh -c 'exit 125'", "exit code 125$"),
     ],
 )
-def test_a_container_that_does_not_start_says_why(run, image, environment, command, reason):
-    environment = environment.replace("IMAGE_NAME", image)
+def test_a_container_that_does_not_start_says_why(run, busybox_image, environment, command, reason):
+    environment = environment.replace("IMAGE_NAME", busybox_image)
     end, _ = run(f"name: x\ncommand: {command}\nenvironment: {{{environment}}}")
     assert end.outcome == "failed"
     assert re.match(reason, end.reason)
@@ -220,14 +215,14 @@ def test_a_container_that_does_not_start_says_why(run, image, environment, comma
 @pytest.mark.containers
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
 @pytest.mark.parametrize("user", ["1234", "1000:1000"])
-def test_another_user_of_a_container_can_write_in_its_directory(run, image, user, tmp_path):
+def test_another_user_of_a_container_can_write_in_its_directory(run, busybox_image, user, tmp_path):
     (tmp_path / "words").write_text("in\n")
     end, printed = run(f"""
         name: x
         command: "id -u; echo more >> words; cp words made"
         inputs: [{{from: words}}]
         outputs: [{{path: made, to: out}}]
-        environment: {{image: {image}, user: "{user}"}}
+        environment: {{image: {busybox_image}, user: "{user}"}}
     """)
     assert (end.outcome, end.reason) == ("succeeded", "")
     assert printed == f"{user.partition(':')[0]}\n"
@@ -235,8 +230,9 @@ def test_another_user_of_a_container_can_write_in_its_directory(run, image, user
 
 
 @pytest.mark.containers
-def test_a_container_does_not_outlive_a_runner_that_is_killed(tmp_path, image):
-    text = f"{{name: x, command: [sleep, '600'], environment: {{image: {image}, network: none}}}}"
+def test_a_container_does_not_outlive_a_runner_that_is_killed(tmp_path, busybox_image):
+    environment = f"{{image: {busybox_image}, network: none}}"
+    text = f"{{name: x, command: [sleep, '600'], environment: {environment}}}"
     (tmp_path / "job.yaml").write_text(text)
     process = subprocess.Popen(
         [sys.executable, "-m", "tarmac", "run", "job.yaml"],
@@ -314,12 +310,12 @@ def test_an_engine_that_never_answers_is_said(tmp_path, monkeypatch):
 
 @pytest.mark.containers
 @each_name
-def test_a_mount_is_beside_the_job_file_and_has_any_name(tmp_path, image, name):
+def test_a_mount_is_beside_the_job_file_and_has_any_name(tmp_path, busybox_image, name):
     base = tmp_path / name
     (base / "data" / name).mkdir(parents=True)
     (base / "data" / name / "in").write_text("hello\n")
     environment = {
-        "image": image,
+        "image": busybox_image,
         "network": "none",
         "mounts": [{"source": f"data/{escape(name)}", "target": "/mounted", "read_only": True}],
     }
