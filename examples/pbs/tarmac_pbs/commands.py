@@ -46,14 +46,14 @@ def submit(*words: str, script: str) -> Accepted | Full | TooLarge | Refused | S
     done = _call("qsub", *words, script=script)
     if isinstance(done, Silent):
         return done
-    job, words = done.stdout.strip(), done.stderr.strip()
+    job, message = done.stdout.strip(), done.stderr.strip()
     if not done.returncode and _JOB.fullmatch(job):
         return Accepted(job)
-    if not done.returncode or not words.startswith("qsub:"):
-        return Silent(f"qsub: {words or job or 'printed nothing'}")
-    if _TOO_LARGE.search(words):
-        return TooLarge(words)
-    return Full(words) if _FULL.search(words) else Refused(words)
+    if not done.returncode or not message.startswith("qsub:"):
+        return Silent(f"qsub: {message or job or 'printed nothing'}")
+    if _TOO_LARGE.search(message):
+        return TooLarge(message)
+    return Full(message) if _FULL.search(message) else Refused(message)
 
 
 def jobs(*identifiers: str) -> dict[str, Any] | Silent:
