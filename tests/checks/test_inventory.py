@@ -68,6 +68,7 @@ def test_a_machine_is_known_by_its_boot(tmp_path):
         ("driver-mismatch", {"driver-mismatch"}),
         ("unknown-error", {"nvml-unknown"}),
         ("eight", set()),
+        ("h100", set()),
         ("old-card", {"ecc", "mem-held"}),
         ("loaded", set()),
         ("hot-under-load", set()),
