@@ -13,7 +13,7 @@ from monitor_values import gpu, process
 
 from tarmac.checks import last_check_file
 from tarmac.files import append_lines, write_json
-from tarmac.machine import LiveProcess, XidSeen
+from tarmac.machine import LiveProcess, XidSeen, read_module_version
 from tarmac.monitor.collector import Watcher
 from tarmac.monitor.options import WatchOptions
 from tarmac.runs import now
@@ -258,13 +258,16 @@ def test_errors_that_the_driver_tells_of_stay_and_make_a_gpu_bad(tmp_path, start
         assert "Xid 79" in found.work[0].slow[0]
 
 
-def write_check(path, code, minute, boot_id=None):
+def write_check(path, code, minute, boot_id=None, driver=None):
     boot_id = boot_id or Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     finding = {"code": code, "level": "warning", "title": "errors", "where": ["GPU 0"]}
     report = {
         "checked_at": f"2026-11-22T12:{minute}:00Z",
         "findings": [finding],
-        "inventory": {"host": {"boot_id": boot_id}},
+        "inventory": {
+            "host": {"boot_id": boot_id},
+            "driver": {"module_version": driver or read_module_version()},
+        },
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, report)
@@ -289,8 +292,9 @@ def test_findings_of_the_check_before_a_run_are_shown(tmp_path, start, watch, la
     assert [one.code for one in watcher.look().findings] == ["newest"]
 
 
-def test_a_check_of_before_the_machine_was_started_says_nothing(watch, last_check):
-    write_check(last_check, "old", 10, boot_id="another")
+@pytest.mark.parametrize("other", [{"boot_id": "another"}, {"driver": "1.2"}])
+def test_a_check_of_another_boot_or_driver_says_nothing(watch, last_check, other):
+    write_check(last_check, "old", 10, **other)
     assert watch(Cards(gpu(0))).look().findings == ()
 
 

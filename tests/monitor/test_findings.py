@@ -6,38 +6,8 @@ import pytest
 from monitor_values import NOW, gpu
 
 from tarmac.checks import KernelNews, KernelWatch
-from tarmac.files import Fields
 from tarmac.machine import XidSeen
-from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_news
-
-
-def test_a_checks_failures_and_warnings_are_shown_with_what_to_type():
-    report = Fields(
-        {
-            "checked_at": "2026-11-22T10:00:00Z",
-            "findings": [
-                {
-                    "code": "ecc",
-                    "level": "failure",
-                    "title": "uncorrected memory errors",
-                    "where": ["GPU 1"],
-                    "evidence": "GPU 1: 3",
-                    "fix": ["sudo nvidia-smi -r -i 1", "or restart"],
-                },
-                {"code": "persistence", "level": "note", "title": "off", "where": ["GPU 0"]},
-                {"code": "shm-small", "level": "warning", "where": ["machine"], "fix": []},
-            ],
-        }
-    )
-    first, second = findings_of_check(report, [gpu(0), gpu(1)])
-    assert (first.code, first.gpu_uuid, first.command) == (
-        "ecc",
-        "GPU-1",
-        "sudo nvidia-smi -r -i 1",
-    )
-    assert first.text == "uncorrected memory errors: GPU 1: 3"
-    assert first.at is not None
-    assert (second.text, second.command, second.gpu_uuid) == ("shm-small", "", None)
+from tarmac.monitor.findings import Watchlist, findings_of_news
 
 
 def told(*xids: XidSeen) -> tuple[KernelNews, ...]:
@@ -47,11 +17,6 @@ def told(*xids: XidSeen) -> tuple[KernelNews, ...]:
         return watch.new(xids)
     finally:
         watch.close()
-
-
-@pytest.mark.parametrize("report", [{}, {"findings": None}, {"findings": [1, {"level": 3}]}])
-def test_a_check_that_is_none_finds_nothing(report):
-    assert findings_of_check(Fields(report), [gpu()]) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+from datetime import timedelta
 
 import pytest
 from rich.cells import cell_len
 from top_scenes import (
+    AT,
     HOST,
     SCENES,
     full_node,
@@ -20,7 +22,8 @@ from top_scenes import (
     without_gpu,
 )
 
-from tarmac.monitor import ProcessRow, Snapshot, Work
+from forked import run_python
+from tarmac.monitor import Finding, ProcessRow, Snapshot, Work
 from tarmac.monitor.once import render_once
 
 _WIDTHS = (1, 20, 40, 80, 120, 200)
@@ -93,6 +96,26 @@ def test_what_is_wrong_comes_first_with_what_to_type():
     assert lines[1].startswith("F GPU 7: Xid 79")
     assert lines[1].endswith("$ sudo reboot")
     assert lines[2].startswith("n persistence mode is off")
+
+
+def test_a_finding_of_the_last_check_is_shown_with_its_age():
+    checked = Finding(
+        "slow-memory", "warning", "slow", at=AT - timedelta(hours=3), is_of_check=True
+    )
+    seen = dataclasses.replace(checked, code="row-remap", is_of_check=False)
+    text = render_once(one(node([gpu(0)], findings=(checked, seen))), 200)
+    assert "W slow [slow-memory], from the check of 3h00m ago\n" in text
+    assert "W slow [row-remap]\n" in text
+
+
+def test_a_recorded_h100_is_a_row_with_all_that_its_driver_answered(on_machine, tmp_path):
+    environment = on_machine("h100", TARMAC_RUNS=str(tmp_path / "runs"), COLUMNS="120")
+    done = run_python("-m", "tarmac", "top", "--once", env=environment, check=True)
+    (row,) = (line for line in done.stdout.splitlines() if "H100" in line)
+    assert row.split() == [
+        *("0", "F", "H100", "80GB", "HBM3", "0%", "..........", "0.5/80", "144/700", "50C"),
+        *("1980/1980", "5x16", "free"),
+    ]
 
 
 def test_a_command_that_does_not_fit_beside_its_finding_has_a_line_of_its_own():

@@ -1,14 +1,19 @@
 import json
 import os
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from made_runs import EVIL, epoch, make_run, replicas, write_epochs, write_samples
 from reading import check_page, texts
 
+from tarmac.checks.evidence import Evidence
+from tarmac.checks.report.make import make_report
 from tarmac.errors import RequestError, TarmacError
 from tarmac.pages import page_of, report
 from tarmac.runs import Layer, Session, write_layers
+
+H100 = Path(__file__).parents[1] / "checks" / "recorded" / "h100.json"
 
 
 def shown(run):
@@ -265,6 +270,19 @@ def test_a_check_that_cannot_be_read_says_so(tmp_path):
     (run.path / "check.json").write_text("{")
     _, text = shown(run)
     assert "The check cannot be read" in text
+
+
+def test_a_check_is_shown_with_its_age_at_the_start_of_the_training(tmp_path):
+    run = make_run(tmp_path)
+    checked_at = run.record.created_at - timedelta(hours=3)
+    evidence = json.loads(H100.read_text())
+    evidence["inventory"]["gpus"][0]["uncorrected_errors"] = 2
+    checked = make_report(Evidence.model_validate(evidence), seconds=1.0)
+    aged = checked.model_copy(update={"checked_at": f"{checked_at:%Y-%m-%dT%H:%M:%SZ}"})
+    (run.path / "check.json").write_text(aged.model_dump_json())
+    _, text = shown(run)
+    assert "Checked 3 h before the training began." in text
+    assert "uncorrected memory errors (GPU 0)" in text
 
 
 def test_a_run_of_a_newer_version_is_refused_with_what_to_do(tmp_path):

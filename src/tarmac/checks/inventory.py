@@ -36,6 +36,7 @@ from tarmac.machine import (
     name_cpu,
     open_nvml,
     read_limits,
+    read_module_version,
     read_pcie_path,
 )
 from tarmac.masking import is_secret_name
@@ -96,7 +97,7 @@ def read_inventory(
         host=_read_host(root),
         driver=driver.model_copy(
             update={
-                "module_version": _module_version(root),
+                "module_version": read_module_version(root),
                 "modules": _modules(root),
                 "library": libraries.get("libcuda.so.1"),
             }
@@ -124,7 +125,7 @@ def read_inventory(
 
 def identify_machine(root: Path = Path("/")) -> tuple[str | None, str | None]:
     """Return the boot ID and the driver module's version, from the kernel's files alone."""
-    return _boot_id(root), _module_version(root)
+    return _boot_id(root), read_module_version(root)
 
 
 def _boot_id(root: Path) -> str | None:
@@ -176,16 +177,6 @@ def _upkeep(root: Path, environment: Mapping[str, str]) -> Upkeep:
         processor=platform.machine(),
         scheduler=next((name for key, name in _SCHEDULERS.items() if key in environment), None),
     )
-
-
-def _module_version(root: Path) -> str | None:
-    loaded = _text(root / "sys/module/nvidia/version")
-    if loaded is not None:
-        return loaded
-    described = re.search(
-        r"\s(\d+\.\d+(?:\.\d+)?)\s", _text(root / "proc/driver/nvidia/version") or ""
-    )
-    return described[1] if described else None
 
 
 def _modules(root: Path) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tarmac.machine.device_request import name_devices as name_devices
     from tarmac.machine.device_request import name_left_out as name_left_out
     from tarmac.machine.device_request import why_on_cpu as why_on_cpu
+    from tarmac.machine.driver import read_module_version as read_module_version
     from tarmac.machine.driver import wake_driver as wake_driver
     from tarmac.machine.gpu import Fabric as Fabric
     from tarmac.machine.gpu import Gpu as Gpu

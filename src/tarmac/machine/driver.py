@@ -1,4 +1,4 @@
-"""Start CUDA's driver before PyTorch needs it, in parallel with the rest of a process's start.
+"""NVIDIA's driver: the version of its module, and its start before PyTorch needs it.
 
 PyTorch computes in a GPU's primary context, which the driver creates once per process. This takes
 some tenths of a second and needs neither Python nor PyTorch; ctypes lets other threads run
@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+from pathlib import Path
+
+from tarmac.machine.amd_files import text_of
 
 _SUCCESS = 0
 # CUdevice_attribute CU_DEVICE_ATTRIBUTE_COMPUTE_MODE and CUcomputemode (cuda.h).
@@ -48,3 +52,18 @@ def wake_driver(*, with_context: bool) -> bool:
     # The context is never released: it is in use until the process ends.
     context = ctypes.c_void_p()
     return bool(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == _SUCCESS)
+
+
+def read_module_version(root: Path = Path("/")) -> str | None:
+    """Return the version of the loaded kernel module; None where none is loaded.
+
+    Args:
+        root: Directory that has ``proc`` and ``sys``; for tests. Default: ``/``.
+    """
+    loaded = text_of(root / "sys/module/nvidia/version")
+    if loaded is not None:
+        return loaded
+    described = re.search(
+        r"\s(\d+\.\d+(?:\.\d+)?)\s", text_of(root / "proc/driver/nvidia/version") or ""
+    )
+    return described[1] if described else None

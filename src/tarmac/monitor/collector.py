@@ -15,14 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tarmac.checks import last_check_file
-from tarmac.files import Fields, Readings
-from tarmac.machine import HostReader, LiveGpu, LiveHost, NvmlProblem, XidSeen, open_live_reader
+from tarmac.files import Readings
+from tarmac.machine import (
+    HostReader,
+    LiveGpu,
+    LiveHost,
+    NvmlProblem,
+    XidSeen,
+    open_live_reader,
+    read_module_version,
+)
 from tarmac.monitor.candidates import Candidate, candidates_of
 from tarmac.monitor.containers import ContainerNames
 from tarmac.monitor.filters import filtered
-from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_news
+from tarmac.monitor.findings import Watchlist, findings_of_news
 from tarmac.monitor.idle import IdleClock, Standing, standing_of
 from tarmac.monitor.joining import Join, join, slurm_job_of
+from tarmac.monitor.last_check import findings_of_check, is_of_machine
 from tarmac.monitor.processes import FileId, Process, ProcessTable
 from tarmac.monitor.run_discovery import RunDiscovery, runs_among
 from tarmac.monitor.slow import GpuPast, throttled_shares
@@ -240,15 +249,15 @@ class Watcher:
     ) -> tuple[Finding, ...]:
         """Return the findings of the last check by this user or at the start of a run."""
         files = [last_check_file(), *(glance.path / "check.json" for glance in glances)]
+        # The driver may be loaded again, in another version, while this monitor watches.
+        driver = read_module_version()
         reports = [
-            report for file in files if self._is_of_now(report := self._readings.fields(file))
+            report
+            for report in map(self._readings.fields, files)
+            if is_of_machine(report, boot_id=self._boot_id, driver=driver)
         ]
         known = [(at, number) for number, r in enumerate(reports) if (at := r.moment("checked_at"))]
         return findings_of_check(reports[max(known)[1]], gpus) if known else ()
-
-    def _is_of_now(self, report: Fields) -> bool:
-        """Return whether a check is from the current boot; a reboot may fix or break much."""
-        return report.inner("inventory").inner("host").text("boot_id") == self._boot_id
 
     def _throttled(self, gpus: Sequence[LiveGpu]) -> dict[str, dict[str, float]]:
         """Return the share of the last minute with lowered clocks, by GPU and reason."""

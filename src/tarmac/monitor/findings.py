@@ -1,4 +1,4 @@
-"""Problems of GPUs: the findings of the last check, and errors since.
+"""Errors of GPUs since the first look; `last_check` has the findings of the last check.
 
 Errors come from the kernel's log and NVIDIA's driver, and from counters of memory errors and
 replaced rows that grew since the first look. They stay until the monitor ends.
@@ -7,7 +7,6 @@ replaced rows that grew since the first look. They stay until the monitor ends.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,42 +16,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tarmac.checks import KernelNews
-    from tarmac.files import Fields
     from tarmac.machine import LiveGpu
 
 # A broken card may report new errors for ever.
 _MAX_FINDINGS = 200
-
-_GPU_LABEL = re.compile(r"GPU (\d+)$")
-
-
-def findings_of_check(report: Fields, gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
-    """Return the failures and warnings of a check.
-
-    Args:
-        report: Report of the check, from ``tarmac check --json`` or a run's ``check.json``.
-        gpus: GPUs of this machine.
-    """
-    uuids = {gpu.index: gpu.uuid for gpu in gpus if gpu.parent_uuid is None}
-    findings = []
-    for finding in report.inners("findings"):
-        code, level = finding.text("code"), finding.text("level")
-        if code is None or level not in ("failure", "warning"):
-            continue
-        text = finding.text("title") or code
-        evidence = finding.text("evidence")
-        fix = finding.values.get("fix")
-        findings.append(
-            Finding(
-                code=code,
-                level=level,
-                text=f"{text}: {evidence}" if evidence else text,
-                command=str(fix[0]) if isinstance(fix, list) and fix else "",
-                gpu_uuid=_gpu_of(finding, uuids),
-                at=report.moment("checked_at"),
-            )
-        )
-    return tuple(findings)
 
 
 def findings_of_news(news: Sequence[KernelNews], gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
@@ -159,11 +126,3 @@ def _growth(before: int | None, now: int | None) -> int:
 def _latest(now: int | None, before: int | None) -> int | None:
     """Return a counter's last known value: no answer does not reset a counter."""
     return before if now is None else now
-
-
-def _gpu_of(finding: Fields, uuids: Mapping[int, str]) -> str | None:
-    """Return the UUID of the GPU that a check's finding is about; None unless it is one GPU."""
-    where = finding.values.get("where")
-    labels = [_GPU_LABEL.match(str(place)) for place in where] if isinstance(where, list) else []
-    numbers = [int(label[1]) for label in labels if label is not None]
-    return uuids.get(numbers[0]) if len(numbers) == 1 else None

@@ -114,6 +114,7 @@ class Finding:
         command: Command to type; empty where none helps.
         gpu_uuid: UUID of the affected GPU. None where no GPU is known.
         at: Time when it was found, UTC.
+        is_of_check: Whether the last check found it, before or beside this monitor.
     """
 
     code: str
@@ -122,6 +123,7 @@ class Finding:
     command: str = ""
     gpu_uuid: str | None = None
     at: datetime | None = None
+    is_of_check: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

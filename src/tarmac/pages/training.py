@@ -69,7 +69,7 @@ def training_page(path: Path) -> Page:
         *_network(path),
         Section("asked", "Request", request(record)),
         Section("environment", "Where it ran", environment(record)),
-        *check_before(path),
+        *check_before(path, record.created_at),
     ]
     return Page(
         title=run.name,

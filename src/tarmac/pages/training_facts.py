@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from markupsafe import Markup
 
 from tarmac.checks import Report, read_report
 from tarmac.errors import RequestError
+from tarmac.files import Fields
 from tarmac.masking import masked_command, masked_text
 from tarmac.pages.components import chip, details, facts, flat, message, paragraph, pre, table
 from tarmac.pages.numbers import worded
@@ -86,22 +88,33 @@ def environment(record: RunRecord) -> Markup:
     return Markup("").join(parts)
 
 
-def check_before(run: Path) -> Iterator[Section]:
-    """Yield the section on the check before a training, if the run has a stored check."""
+def check_before(run: Path, began: datetime) -> Iterator[Section]:
+    """Yield the section on the check before a training, if the run has a stored check.
+
+    Args:
+        run: Directory of the training, with ``check.json``.
+        began: Time when the training began, UTC.
+    """
     path = run / "check.json"
     if not path.is_file():
         return
     try:
-        body = _check(read_report(path))
+        body = _check(read_report(path), began)
     except RequestError as error:
         body = message("warn", f"The check cannot be read: {error.message}")
     yield Section("check", "The check before it", body)
 
 
-def _check(report: Report) -> Markup:
+def _check(report: Report, began: datetime) -> Markup:
+    parts = []
+    checked_at = Fields({"at": report.checked_at}).moment("at")
+    # One quick check serves all trainings of a boot, so it may be old.
+    if checked_at is not None and checked_at < began:
+        age = worded((began - checked_at).total_seconds(), "s")
+        parts.append(paragraph(f"Checked {age} before the training began."))
     findings = [finding for finding in report.findings if finding.level != "note"]
     if findings:
-        parts = [
+        parts += [
             message(
                 _LEVELS[finding.level],
                 f"{finding.title} ({', '.join(finding.where)}): {finding.cause}",
@@ -110,7 +123,7 @@ def _check(report: Report) -> Markup:
             for finding in findings
         ]
     else:
-        parts = [message("ok", "Nothing was found that is wrong.")]
+        parts.append(message("ok", "Nothing was found that is wrong."))
     verdicts = [*report.devices, *report.frameworks]
     parts.append(
         table(

@@ -148,6 +148,8 @@ def _lines_of_finding(
     letter = _LETTERS.get(finding.level, "?")
     prefix = f"{', '.join(where)}: " if where else ""
     text = f"{letter} {look.clean(prefix + finding.text)} [{look.clean(finding.code)}]"
+    if finding.is_of_check and finding.at is not None:
+        text += f", from the check of {duration((host.at - finding.at).total_seconds())} ago"
     command = look.clean(" ".join(finding.command.split()))
     return with_command((Span(text, tone),), command, look)
 
