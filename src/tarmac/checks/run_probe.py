@@ -36,7 +36,7 @@ _BY_SIGNAL = 128
 _ENGINE_FAILED = 125
 
 _MARK = "TARMAC_PROBE"
-_TURN = "TARMAC_PROBE_TURN"
+_TURN, _WORK = "TARMAC_PROBE_TURN", "TARMAC_PROBE_WORK"
 
 # A probe exits by itself a little after its limit, in case its parent process is gone.
 _LIMIT = "TARMAC_PROBE_LIMIT_S"
@@ -66,7 +66,7 @@ def run_probe(
         target: Interpreter or container image to run it in.
         depth: ``quick``, ``normal`` or ``deep``.
         devices: Names of the devices to probe, such as ``cuda:0`` or ``cpu``. Default: all.
-        timeout_s: Time limit of the probe, in seconds.
+        timeout_s: Time limit of the probe, in seconds, without its waits for other probes.
         environment: Environment variables to add to this process's.
         gpus_of: Returns the indices of the GPUs on which the driver sees a process; called every
             0.2 s.
@@ -117,10 +117,12 @@ def run_probe(
             printed = OutputTail(child.popen.stdout, _KEPT_BYTES)
             seen: set[int] = set()
 
-            def look(pid: int) -> None:
+            def look(pid: int) -> bool:
                 seen.update(gpus_of(pid))
+                written = read_result(result)[0]
                 if watch is not None:
-                    watch(read_result(result)[0])
+                    watch(written)
+                return bool(written.get("is_waiting"))
 
             problem = _wait(child, timeout_s, look, stop)
         finally:
@@ -188,8 +190,8 @@ def _in_container(
     assert target.image is not None
     # The engine fails where GPUs are asked for and none exist.
     gpus = ["--gpus", "all"] if Path("/dev/nvidiactl").exists() else []
-    # The turns' lock file does not exist in the container.
-    passed = {k: v for k, v in variables.items() if k != _TURN}
+    # The turns' lock files do not exist in the container.
+    passed = {k: v for k, v in variables.items() if k not in (_TURN, _WORK)}
     return [
         *target.command,
         *("run", "--rm", "--network", "none", "--name", f"tarmac-{mark}", *gpus),
@@ -214,23 +216,26 @@ def _remove_container(target: Target, mark: str) -> None:
 
 
 def _wait(
-    child: Child, timeout_s: float, look: Callable[[int], None], stop: threading.Event | None
+    child: Child, timeout_s: float, look: Callable[[int], bool], stop: threading.Event | None
 ) -> str:
     """Wait for the end and poll the process meanwhile; return why the wait was given up, or ``""``.
 
     Args:
         child: Process of the probe.
         timeout_s: Time limit, in seconds.
-        look: Called with the process's number every 0.2 s.
+        look: Called with the process's number every 0.2 s; returns whether it waits for another
+            probe, which does not count.
         stop: When set, the wait ends.
     """
-    end = time.monotonic() + timeout_s
-    while not child.wait(max(0.0, min(end - time.monotonic(), _LOOK_EVERY_S))):
+    left_s, looked = timeout_s, time.monotonic()
+    while not child.wait(max(0.0, min(left_s, _LOOK_EVERY_S))):
         if stop is not None and stop.is_set():
             return "the user's patience"
-        if time.monotonic() >= end:
+        is_waiting, before = look(child.popen.pid), looked
+        looked = time.monotonic()
+        left_s -= 0.0 if is_waiting else looked - before
+        if left_s <= 0:
             return f"its limit of {timeout_s:g} s"
-        look(child.popen.pid)
     return ""
 
 
@@ -257,9 +262,10 @@ def _signal(number: int) -> str:
 def measuring_turns() -> Iterator[dict[str, str]]:
     """Yield environment variables that make parallel probes measure one after another."""
     with scratch_directory() as directory:
-        turn = directory / "turn"
-        turn.touch()
-        yield {_TURN: str(turn)}
+        files = {_TURN: directory / "turn", _WORK: directory / "work"}
+        for file in files.values():
+            file.touch()
+        yield {name: str(file) for name, file in files.items()}
 
 
 def is_measuring(turns: Mapping[str, str]) -> bool:

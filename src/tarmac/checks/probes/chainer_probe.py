@@ -7,7 +7,15 @@ See `harness` for the arguments and the result.
 
 import importlib.util
 
-from harness import COPIED_BYTES, convolve_channels_first, judged, relative, run, trained
+from harness import (
+    COPIED_BYTES,
+    convolve_channels_first,
+    judged,
+    matrices,
+    relative,
+    run,
+    trained,
+)
 
 
 def compute(probe, np, chainer, xp, name):
@@ -62,8 +70,10 @@ def compute(probe, np, chainer, xp, name):
     probe.ran(entry, "backward", where(weights[0].grad))
     entry["training"] = trained(losses)
     if probe.seconds:
-        with probe.turn():
-            measure(probe, np, xp, entry, put)
+        # Drawn before the turn, as it occupies the host alone.
+        operands = matrices(np, probe.sizes[entry["kind"]])
+        with probe.turn(entry):
+            measure(probe, np, xp, entry, operands)
 
 
 def where(array):
@@ -77,13 +87,14 @@ def wait(array):
     float(array[0])
 
 
-def measure(probe, np, xp, entry, put):
+def measure(probe, np, xp, entry, operands):
     on_gpu, name = entry["kind"] == "gpu", entry["name"]
-    size = probe.sizes["gpu" if on_gpu else "cpu"]
+    size = len(operands[0])
+    operands = [xp.asarray(operand) for operand in operands]
     entry["flops"] = {}
     for kind, dtype in [("fp32", "float32")] + ([("fp16", "float16")] if on_gpu else []):
         probe.stage("%s rate on %s" % (kind, name))
-        a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
+        a, b = (operand.astype(dtype) for operand in operands)
         entry["flops"][kind] = probe.rate(2.0 * size**3, lambda a=a, b=b: xp.matmul(a, b)[0], wait)
     probe.stage("copies on %s" % name)
     count = COPIED_BYTES
@@ -110,11 +121,12 @@ def measure(probe, np, xp, entry, put):
         xp.get_default_memory_pool().free_all_blocks()
         free = xp.cuda.runtime.memGetInfo()[0]
         taken = int(free * 0.9) if probe.depth == "deep" else min(free // 2, 1 << 30)
-        block = xp.empty(taken, "uint8")
-        entry["allocated_bytes"] = block.size
-        # Returns memory to the driver, for the probes that run in parallel.
-        del block
-        xp.get_default_memory_pool().free_all_blocks()
+        # Memory is returned to the driver, for the probes that run in parallel.
+        with probe.alone():
+            block = xp.empty(taken, "uint8")
+            entry["allocated_bytes"] = block.size
+            del block
+            xp.get_default_memory_pool().free_all_blocks()
 
 
 def main(probe):

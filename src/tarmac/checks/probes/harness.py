@@ -8,9 +8,10 @@ It runs under the interpreter that has the framework, from Python 3.7 on, on the
 folder mounted into a container. So this module needs only the standard library. RESULT is rewritten
 at the start of every stage, so that a crash or a hang leaves the name of its stage.
 
-Variables: TARMAC_PROBE_LIMIT_S is the time limit of a probe in seconds. TARMAC_PROBE_RANKS is the
-number of processes of a probe with several. TARMAC_PROBE_TURN is a file that the measuring probe
-locks.
+Variables: TARMAC_PROBE_LIMIT_S is the time limit of a probe in seconds, without its waits for other
+probes. TARMAC_PROBE_RANKS is the number of processes of a probe with several. TARMAC_PROBE_TURN is
+a file that the measuring probe locks. TARMAC_PROBE_WORK is a file that all computing probes lock
+together, and a probe that needs the machine for itself locks alone.
 """
 
 import contextlib
@@ -58,8 +59,16 @@ class Probe:
             "error": None,
             "wanted": arguments,
             "python": _python(),
+            "began_s": {},
+            "waited_s": 0.0,
         }
         self._path = path
+        self._started = time.perf_counter()
+        self._locks = {
+            name: os.open(os.environ["TARMAC_PROBE_" + name], os.O_RDONLY)
+            for name in ("TURN", "WORK")
+            if "TARMAC_PROBE_" + name in os.environ
+        }
 
     @property
     def wanted(self):
@@ -72,8 +81,9 @@ class Probe:
         return os.path.dirname(os.path.abspath(self._path))
 
     def stage(self, name):
-        """Write the name of a stage that starts."""
+        """Write the name of a stage that starts, and when."""
         self.result["stage"] = name
+        self.result["began_s"].setdefault(name, round(time.perf_counter() - self._started, 3))
         write_whole(self._path, self.result)
 
     def wants(self, name):
@@ -110,17 +120,52 @@ class Probe:
             {"device": entry["name"], "operation": operation, "ran_on": str(place)}
         )
 
-    @contextlib.contextmanager
-    def turn(self):
-        """Hold the lock that lets only one of several parallel probes measure."""
-        if "TARMAC_PROBE_TURN" not in os.environ:
-            yield
-            return
-        import fcntl
+    def compute(self):
+        """Wait while another probe has the machine for itself, and then count as at work."""
+        self._lock("WORK", is_shared=True)
 
-        with open(os.environ["TARMAC_PROBE_TURN"]) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+    @contextlib.contextmanager
+    def turn(self, entry=None):
+        """Hold the lock that lets only one of several parallel probes measure.
+
+        ``entry`` is the entry of the device to measure. A CPU is measured while no other probe
+        computes or imports, because that takes the same cores.
+        """
+        self._unlock("WORK")
+        self._lock("TURN")
+        with self.alone() if (entry or {}).get("kind") == "cpu" else contextlib.nullcontext():
             yield
+        self._unlock("TURN")
+        self.compute()
+
+    @contextlib.contextmanager
+    def alone(self):
+        """Let no other probe compute meanwhile; within a turn."""
+        self._lock("WORK")
+        yield
+        self._unlock("WORK")
+
+    def _lock(self, name, is_shared=False):
+        """Wait for a lock. The wait does not count towards the probe's time limit."""
+        if self._locks:
+            import fcntl
+
+            start = time.perf_counter()
+            self.result["is_waiting"] = True
+            self.stage(self.result["stage"])
+            faulthandler.cancel_dump_traceback_later()
+            # The system releases the lock when this process ends, however it ends.
+            fcntl.flock(self._locks[name], fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
+            del self.result["is_waiting"]
+            self.result["waited_s"] += time.perf_counter() - start
+            _end_after(self._started + self.result["waited_s"] - time.perf_counter())
+            self.stage(self.result["stage"])
+
+    def _unlock(self, name):
+        if self._locks:
+            import fcntl
+
+            fcntl.flock(self._locks[name], fcntl.LOCK_UN)
 
     def rate(self, work, function, wait=lambda _: None):
         """Return the work per second of the fastest of several runs.
@@ -149,15 +194,21 @@ def run(framework, main, as_rank=None):
     A probe with several processes starts itself with ``--rank``. Each of these processes calls
     ``as_rank`` with the arguments that follow.
     """
-    if "TARMAC_PROBE_LIMIT_S" in os.environ:
-        # Prints the traceback of a hang and exits, in case the parent process is gone.
-        faulthandler.dump_traceback_later(float(os.environ["TARMAC_PROBE_LIMIT_S"]) + 5, exit=True)
+    _end_after(0.0)
     if sys.argv[1] == "--rank":
         as_rank(*sys.argv[2:])
         return
     probe = Probe(framework, sys.argv[1], sys.argv[2], sys.argv[3:])
+    probe.compute()
     attempt(probe, main, BaseException)
     sys.exit(1 if probe.result["error"] else 0)
+
+
+def _end_after(later_s):
+    """Print the traceback of a hang and exit at the time limit, in case the parent is gone."""
+    if "TARMAC_PROBE_LIMIT_S" in os.environ:
+        limit_s = max(0.0, float(os.environ["TARMAC_PROBE_LIMIT_S"]) + later_s)
+        faulthandler.dump_traceback_later(limit_s + 5, exit=True)
 
 
 def attempt(probe, main, caught=Exception):
@@ -199,6 +250,16 @@ def judged(error, tolerance):
 def trained(losses):
     """Return the losses of three steps with their verdict."""
     return {"losses": losses, "ok": losses[0] > losses[1] > losses[2]}
+
+
+def matrices(np, size):
+    """Return two random matrices in float32, ``[size, size]`` each, to measure products.
+
+    Products of zeros draw less power and run faster. This generator draws 67 million numbers in
+    some tenths of a second, and `RandomState` in seconds.
+    """
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((size, size), dtype="float32") for _ in range(2)]
 
 
 def convolve(np, images, kernels):

@@ -7,7 +7,7 @@ See `harness` for the arguments and the result.
 
 import os
 
-from harness import COPIED_BYTES, convolve, judged, relative, run, trained
+from harness import COPIED_BYTES, convolve, judged, matrices, relative, run, trained
 
 
 def compute(probe, np, jax, device, name):
@@ -62,8 +62,10 @@ def compute(probe, np, jax, device, name):
     probe.ran(entry, "grad", where(gradients[0]))
     entry["training"] = trained(losses)
     if probe.seconds:
-        with probe.turn():
-            measure(probe, jax, device, entry, put)
+        # Drawn before the turn, as it occupies the host alone.
+        operands = matrices(np, probe.sizes[entry["kind"]])
+        with probe.turn(entry):
+            measure(probe, jax, device, entry, operands)
 
 
 def where(array):
@@ -76,11 +78,11 @@ def wait(array):
     array.block_until_ready()
 
 
-def measure(probe, jax, device, entry, put):
+def measure(probe, jax, device, entry, operands):
     import numpy as np
 
-    on_gpu = entry["kind"] == "gpu"
-    size = probe.sizes["gpu" if on_gpu else "cpu"]
+    on_gpu, size = entry["kind"] == "gpu", len(operands[0])
+    operands = [jax.device_put(operand, device) for operand in operands]
     entry["flops"] = {}
     multiply = jax.jit(jax.numpy.matmul)
     types = {"fp32": "float32", "bf16": "bfloat16"}
@@ -91,7 +93,7 @@ def measure(probe, jax, device, entry, put):
             del types["bf16"]
     for kind, dtype in types.items():
         probe.stage("%s rate on %s" % (kind, entry["name"]))
-        a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
+        a, b = (operand.astype(dtype) for operand in operands)
         entry["flops"][kind] = probe.rate(2.0 * size**3, lambda a=a, b=b: multiply(a, b), wait)
     probe.stage("copies on %s" % entry["name"])
     count = COPIED_BYTES

@@ -5,7 +5,15 @@
 See `harness` for the arguments and the result.
 """
 
-from harness import COPIED_BYTES, convolve_channels_first, judged, relative, run, trained
+from harness import (
+    COPIED_BYTES,
+    convolve_channels_first,
+    judged,
+    matrices,
+    relative,
+    run,
+    trained,
+)
 
 
 def compute(probe, np, mx, context, name):
@@ -54,22 +62,25 @@ def compute(probe, np, mx, context, name):
     probe.ran(entry, "backward", weights[0].grad.context)
     entry["training"] = trained(losses)
     if probe.seconds:
-        with probe.turn():
-            measure(probe, mx, context, entry, put)
+        # Drawn before the turn, as it occupies the host alone.
+        operands = matrices(np, probe.sizes[entry["kind"]])
+        with probe.turn(entry):
+            measure(probe, mx, context, entry, operands)
 
 
-def measure(probe, mx, context, entry, put):
+def measure(probe, mx, context, entry, operands):
     on_gpu, name = entry["kind"] == "gpu", entry["name"]
 
     def wait(_):
         # MXNet's threads may compute two arrays in any order.
         mx.nd.waitall()
 
-    size = probe.sizes["gpu" if on_gpu else "cpu"]
+    size = len(operands[0])
+    operands = [mx.nd.array(operand, ctx=context) for operand in operands]
     entry["flops"] = {}
     for kind, dtype in [("fp32", "float32")] + ([("fp16", "float16")] if on_gpu else []):
         probe.stage("%s rate on %s" % (kind, name))
-        a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
+        a, b = (operand.astype(dtype) for operand in operands)
         entry["flops"][kind] = probe.rate(2.0 * size**3, lambda a=a, b=b: mx.nd.dot(a, b), wait)
     probe.stage("copies on %s" % name)
     count = COPIED_BYTES

@@ -56,7 +56,7 @@ def compute(probe, np, tf, device):
         probe.ran(entry, "GradientTape", gradients[0].device)
         entry["training"] = trained(losses)
         if probe.seconds:
-            with probe.turn():
+            with probe.turn(entry):
                 measure(probe, np, tf, entry, on_gpu)
 
 

@@ -63,7 +63,7 @@ def compute(probe, torch, device):
     probe.ran(entry, "backward", weight.grad.device)
     entry["training"] = trained(losses)
     if probe.seconds:
-        with probe.turn():
+        with probe.turn(entry):
             measure(probe, torch, device, entry, wait)
 
 
@@ -106,11 +106,12 @@ def measure(probe, torch, device, entry, wait):
         torch.cuda.empty_cache()
         free = torch.cuda.mem_get_info(device)[0]
         taken = int(free * 0.9) if probe.depth == "deep" else min(free // 2, 1 << 30)
-        block = torch.empty(taken, dtype=torch.uint8, device=device)
-        entry["allocated_bytes"] = block.numel()
-        # Returns memory to the driver, for the probes that run in parallel.
-        del block
-        torch.cuda.empty_cache()
+        # Memory is returned to the driver, for the probes that run in parallel.
+        with probe.alone():
+            block = torch.empty(taken, dtype=torch.uint8, device=device)
+            entry["allocated_bytes"] = block.numel()
+            del block
+            torch.cuda.empty_cache()
 
 
 def companions():
