@@ -167,6 +167,11 @@ RECORDED["driver-mismatch"] += [
 ]
 
 # What comes close, and is no such failure, by code.
+NO_DRIVER = (
+    "E0000 00:00:1795921560.093482   10304 cuda_platform.cc:52] failed call to cuInit: INTERNAL: "
+    "CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)"
+)
+
 CLOSE: dict[str, list[Evidence]] = {
     "no-driver": [
         Evidence(inventory=machine(cards=(OTHER_CARD,), driver=ABSENT)),
@@ -208,6 +213,8 @@ CLOSE: dict[str, list[Evidence]] = {
         Evidence(inventory=with_gpu(container=Container(device_nodes=("nvidia0", "nvidia-uvm")))),
         text("torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization"),
         text("RuntimeError: CUDA error: out of memory"),
+        # TensorFlow 2.22 on a machine without a driver, where no library has names for errors.
+        text(NO_DRIVER),
     ],
     "driver-combination": [
         text("nvidia-smi: unsupported option 'combination'"),

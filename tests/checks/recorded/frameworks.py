@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from recorded.driver import NO_DRIVER
 from recorded.evidence import (
     B200,
     DRIVER,
@@ -818,7 +819,7 @@ CLOSE: dict[str, list[Evidence]] = {
     "hub-transfer": [text("INFO hf_xet: CAS service answers, 12 blocks")],
     "vmm-unsupported": [text("cuMemAddressReserve() of 2 MiB: done")],
     "launch-size": [text("Triton autotuning: 12 of 40 configs need more shared memory, left out")],
-    "cuda-error": [text("CUDA errors: 0, warnings: 0")],
+    "cuda-error": [text("CUDA errors: 0, warnings: 0"), text(NO_DRIVER)],
     "library-error": [text("I1 cudnn: CUDNN_STATUS_SUCCESS after 3 plans")],
     "cuda-stub": [text("-L/usr/local/cuda/lib64/stubs -lcuda")],
     "mps": [text("nvidia-cuda-mps-control started, 2 clients")],

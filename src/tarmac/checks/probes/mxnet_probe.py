@@ -84,9 +84,9 @@ def measure(probe, mx, context, entry, operands):
         entry["flops"][kind] = probe.rate(2.0 * size**3, lambda a=a, b=b: mx.nd.dot(a, b), wait)
     probe.stage("copies on %s" % name)
     count = COPIED_BYTES
-    here = mx.nd.zeros(count // 4, ctx=context)
-    # An addition reads and writes, as a copy does.
-    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: here + 1, wait)}
+    here, out = (mx.nd.zeros(count // 4, ctx=context) for _ in range(2))
+    # Into an array that exists, as new memory takes a CPU longer than the copy.
+    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: here.copyto(out), wait)}
     if on_gpu:
         there = mx.nd.ones(count // 4, ctx=mx.cpu())
         # The host's memory is not pinned, so copies are slower.

@@ -80,14 +80,17 @@ def measure(probe, np, tf, entry, on_gpu):
         entry["flops"][name] = probe.rate(2.0 * size**3, lambda a=a, b=b: (a @ b)[0], wait)
     probe.stage("copies on %s" % entry["name"])
     count = COPIED_BYTES
-    here = tf.zeros(count // 4)
-    # An addition reads and writes, as a copy does.
-    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: here + 1.0, wait)}
+    here, there = tf.zeros(count // 4), tf.Variable(tf.zeros(count // 4))
+    # In place, as new memory takes a CPU longer than the addition. It reads two arrays and writes
+    # one.
+    entry["copies"] = {
+        "memory": probe.rate(3.0 * count, lambda: there.assign_add(here), wait),
+    }
     if on_gpu:
-        there = np.ones(count // 4, "float32")
+        host = np.ones(count // 4, "float32")
         # The host's memory is not pinned, so copies are slower.
         entry["copies"]["pinned"] = False
-        entry["copies"]["to_device"] = probe.rate(count, lambda: tf.constant(there), wait)
+        entry["copies"]["to_device"] = probe.rate(count, lambda: tf.constant(host), wait)
         entry["copies"]["from_device"] = probe.rate(count, here.numpy)
         probe.stage("allocation on %s" % entry["name"])
         # 1 GiB at any depth: TensorFlow does not return memory for the probes that run in parallel.

@@ -26,6 +26,10 @@ _CALLS = "<calls>"
 # Name of the regex group with the printed number, name or words.
 _VALUE = "value"
 
+# A number behind the words. TensorFlow calls errors unknown for which the driver's library, which
+# is missing on a machine without a GPU, has no name.
+_NUMBER_BEHIND = re.compile(r" \((\d{1,4})\)")
+
 
 class ApiError(BaseModel):
     """An error of an API.
@@ -105,8 +109,9 @@ class ErrorForm:
         value = " ".join(match[_VALUE].split()).lower()
         error = self._errors.get(value)
         groups = match.groupdict()
-        stated = groups.get("stated") or groups.get("stated_so")
-        if error is None or (stated is not None and int(stated) != error.number):
+        behind = _NUMBER_BEHIND.match(match.string, match.end(_VALUE))
+        stated = groups.get("stated") or groups.get("stated_so") or (behind and behind[1])
+        if error is None or (stated and error.number is not None and int(stated) != error.number):
             return None
         before = match.string[: match.start(_VALUE)].lower()
         is_none = error.unless and error.unless.lower() in before
