@@ -265,6 +265,26 @@ def test_pytorch_computes_here(forked_target):
     assert codes(found) == []
 
 
+def test_pytorchs_probe_does_not_import_the_compiler(tmp_path):
+    # It takes as long as PyTorch itself, which is most of a quick check.
+    program = find_framework("torch").program
+    code = (
+        "import runpy, sys\n"
+        f"sys.path[0], sys.argv = {str(PROBES)!r}, ['', {str(tmp_path / 'r')!r}, 'quick', 'cpu']\n"
+        f"try: runpy.run_path({str(program)!r}, run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print('torch' in sys.modules, 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n", done.stderr
+
+
+def test_a_check_without_expectations_loads_no_reader_of_yaml():
+    code = "import sys, tarmac.checks.verb; print({'ruamel.yaml', 'yaml'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_a_probe_finds_what_it_shares_where_python_is_told_to_be_safe(monkeypatch):
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     found = run_probe(find_framework("mxnet"), THIS_PYTHON, depth="quick", timeout_s=60)

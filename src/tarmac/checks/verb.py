@@ -18,6 +18,7 @@ from tarmac.checks.kernel_reading import DEFAULT_HOURS
 from tarmac.checks.report.gate import read_gate
 from tarmac.checks.report.model import Report
 from tarmac.checks.rules.catalogue import Level
+from tarmac.checks.rules.patterns import find_in
 from tarmac.checks.run_probe import is_measuring, measuring_turns, run_probe
 from tarmac.checks.sampling import sampling
 from tarmac.checks.soak import SoakProgress, soak
@@ -292,6 +293,8 @@ def _collect(
         ThreadPoolExecutor(1 if has_exclusive_gpu(nvml) else max(1, len(tasks))) as threads,
     ):
         inventory = beside.submit(read_inventory, xid_hours=xid_hours)
+        # Reads the catalogue and its patterns while the probes run, and not after them.
+        beside.submit(find_in, "")
 
         def gpus_of(pid: int) -> set[int]:
             return set() if isinstance(nvml, NvmlProblem) else nvml.gpus_of_process(pid)

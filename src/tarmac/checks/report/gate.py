@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tarmac.checks.evidence import Evidence, Inventory
 from tarmac.checks.report.baseline import Baseline
-from tarmac.checks.report.expectation import read_expectation
 from tarmac.checks.report.make import make_report
 from tarmac.checks.report.model import SEVERITY, Report
 from tarmac.checks.report.requirements import Condition, parse_requirements
@@ -96,6 +95,9 @@ def read_gate(
         raise unknown_name("level", str(fail_on), dict.fromkeys(SEVERITY, ""))
     conditions = parse_requirements(require)
     if expect is not None:
+        # Its readers of documents take a tenth of a second, in which no probe runs yet.
+        from tarmac.checks.report.expectation import read_expectation  # noqa: PLC0415
+
         conditions += read_expectation(Path(expect))
     baseline = None if against is None else Baseline(Path(against))
     if baseline is not None:
