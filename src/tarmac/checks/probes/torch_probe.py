@@ -7,11 +7,15 @@ See `harness` for the arguments and the result.
 
 import platform
 import re
+import time
 
 from harness import COPIED_BYTES, judged, relative, run, trained
 
 # Packages with a version for each version of PyTorch, from the same index.
 COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "xformers")
+
+# Size of a product in a type that the CPU emulates: 1 s; one of 2,048 takes half a minute.
+EMULATED_SIZE = 768
 
 
 def compute(probe, torch, device):
@@ -83,6 +87,8 @@ def measure(probe, torch, device, entry, wait):
     entry["flops"] = {}
     for name, dtype in types.items():
         probe.stage("%s rate on %s" % (name, device))
+        if name == "bf16" and not on_gpu and emulates(torch, dtype):
+            size = min(size, EMULATED_SIZE)
         # Random numbers, as products of zeros draw less power and run faster.
         a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
         out = torch.empty(size, size, device=device, dtype=dtype)
@@ -116,6 +122,15 @@ def measure(probe, torch, device, entry, wait):
             entry["allocated_bytes"] = block.numel()
             del block
             torch.cuda.empty_cache()
+
+
+def emulates(torch, dtype):
+    """Return whether the CPU has no instructions for a type: PyTorch then takes seconds."""
+    operand = torch.ones(256, 256, dtype=dtype)
+    for _ in range(2):
+        start = time.perf_counter()
+        operand @ operand
+    return time.perf_counter() - start > 0.005
 
 
 def companions():
