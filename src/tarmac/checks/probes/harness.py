@@ -65,9 +65,9 @@ class Probe:
         self._path = path
         self._started = time.perf_counter()
         self._locks = {
-            name: os.open(os.environ["TARMAC_PROBE_" + name], os.O_RDONLY)
-            for name in ("TURN", "WORK")
-            if "TARMAC_PROBE_" + name in os.environ
+            name: os.open(os.environ[variable], os.O_RDONLY)
+            for name, variable in (("TURN", "TARMAC_PROBE_TURN"), ("WORK", "TARMAC_PROBE_WORK"))
+            if variable in os.environ
         }
 
     @property
