@@ -133,17 +133,21 @@ class Probe:
         """
         self._unlock("WORK")
         self._lock("TURN")
-        with self.alone() if (entry or {}).get("kind") == "cpu" else contextlib.nullcontext():
-            yield
-        self._unlock("TURN")
-        self.compute()
+        try:
+            with self.alone() if (entry or {}).get("kind") == "cpu" else contextlib.nullcontext():
+                yield
+        finally:
+            self._unlock("TURN")
+            self.compute()
 
     @contextlib.contextmanager
     def alone(self):
         """Let no other probe compute meanwhile; within a turn."""
         self._lock("WORK")
-        yield
-        self._unlock("WORK")
+        try:
+            yield
+        finally:
+            self._unlock("WORK")
 
     def _lock(self, name, is_shared=False):
         """Wait for a lock. The wait does not count towards the probe's time limit."""
