@@ -117,8 +117,8 @@ def ragged():
 
 one_shape = arranged([*networks("19-9")], CPU)
 kinds = (Products, FusedKernels)
-found = {
+results = {
     "one shape": {kind.__name__: histories(kind, one_shape, KEPT) for kind in kinds},
     "ragged": ragged(),
 }
-sys.stdout.write(json.dumps(found))
+sys.stdout.write(json.dumps(results))

@@ -254,7 +254,7 @@ def test_shapes_and_batch_sizes_make_the_stacks():
 
 
 def test_on_a_gpu_networks_of_all_widths_and_depths_make_one_stack():
-    given = [
+    candidates = [
         candidate(0),
         candidate(1, activation="tanh"),
         candidate(2, layers=3),
@@ -264,27 +264,27 @@ def test_on_a_gpu_networks_of_all_widths_and_depths_make_one_stack():
     mine = evaluator()
     gpu = dataclasses.replace(mine.device, type="cuda", available_bytes=2**40)
     planner = evaluator(device=gpu, precision="fp32")
-    stacks, _ = planner.plan(given)
+    stacks, _ = planner.plan(candidates)
     members = [[n.candidate.number for n in stack.networks] for stack in stacks]
     assert sorted(members, key=len) == [[3], [4, 2, 0, 1]]
     assert "4 networks of 3 shapes, batches of 128: one stack" in map(str, stacks)
     # Two processes have about as much work; the largest networks are in different stacks.
-    stacks, _ = planner.plan(given[:3] + given[4:], at_once=2)
+    stacks, _ = planner.plan(candidates[:3] + candidates[4:], at_once=2)
     assert [[n.candidate.number for n in stack.networks] for stack in stacks] == [[4, 0], [2, 1]]
     small = evaluator(device=dataclasses.replace(gpu, available_bytes=1_200_000), precision="fp32")
-    stacks, _ = small.plan(given[:3] + given[4:])
+    stacks, _ = small.plan(candidates[:3] + candidates[4:])
     assert len(stacks) == 2
     assert "one of 2 stacks: a network takes up to" in stacks[0].reason
 
 
 def test_networks_of_several_shapes_train_by_shape_without_the_kernels(monkeypatch):
-    given = [candidate(0), candidate(1, layers=3), candidate(2)]
-    alone, _ = histories(evaluator(), given)
+    candidates = [candidate(0), candidate(1, layers=3), candidate(2)]
+    alone, _ = histories(evaluator(), candidates)
     monkeypatch.setattr(
         "tarmac.studies.evaluation.stacked.evaluator.group",
         lambda networks, *_: [Stack(tuple(networks), "all")],
     )
-    together, results = histories(evaluator(), given)
+    together, results = histories(evaluator(), candidates)
     assert together == alone
     assert [results[n].num_companions for n in range(3)] == [1, 0, 1]
 

@@ -112,15 +112,9 @@ def _product(
 
 @triton.jit(
     do_not_specialize=[
-        "n",
-        "batch_size",
-        "order_stride",
-        "layer",
-        "num_hidden",
-        "offset",
-        "training",
+        "n", "batch_size", "order_stride", "layer", "num_hidden", "offset", "training",
     ]
-)
+)  # fmt: skip
 def forward(
     X, ORDER, CURSOR, C, B, H, PLACES, ACTIVATION, THRESHOLD, SCALE, SEED, factor, shift,
     N, K, n, rows_stored, batch_size, order_stride, layer, num_hidden, offset, training,
@@ -296,16 +290,9 @@ def _updated(
 
 @triton.jit(
     do_not_specialize=[
-        "n",
-        "k_true",
-        "batch_size",
-        "order_stride",
-        "layer",
-        "num_layers",
-        "num_factors",
-        "offset",
+        "n", "k_true", "batch_size", "order_stride", "layer", "num_layers", "num_factors", "offset",
     ]
-)
+)  # fmt: skip
 def update(
     G, X, ORDER, CURSOR, W, C, U, V, B, UB, VB, PLACES,
     FORM, SLOT, RULE, FACTORS, DECAY, factor, shift,
