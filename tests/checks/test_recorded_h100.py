@@ -31,4 +31,4 @@ def test_no_verdict_on_a_healthy_h100_is_less_than_ok(report):
     assert answers == dict.fromkeys(("GPU 0", "CPU", "torch", "jax"), "ok")
     (slower,) = (finding for finding in report.findings if finding.code == "slower-framework")
     assert slower.where == ("jax on cuda:0",)
-    assert slower.evidence == "1977 GB/s of its memory, and torch 2949"
+    assert slower.evidence == "1977 GB/s of its memory, torch reaches 2949"
